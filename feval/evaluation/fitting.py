@@ -19,9 +19,11 @@ import numpy as np
 
 from feval import evaluation, methods
 from feval.arguments import checked
+from feval.cards.billing import PICODOLLARS
 from feval.errors import UsageError
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.questions import ByRow, Split, question_clusters
+from feval.evaluation.replicates import scoring_costs
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import (
@@ -32,6 +34,7 @@ from feval.methods.protocol import (
     Questions,
     Rows,
     Training,
+    capabilities,
 )
 from feval.replay import without_gaps
 from feval.values import Record, RecordLike, frozen
@@ -105,8 +108,8 @@ class Fit:
         method: the fitted method, ready to decide on the questions in `rows`.
         rows: where it is judged.
         questions: how many it has learnt from.
-        cost: of all their CoTs, each prompt paid once per LLM, in `unit`; `None` where it is not
-            known.
+        cost: of all their CoTs, each prompt paid once per LLM, and of their scores where somebody
+            pays for these (`scorer_cost`), in `unit`; `None` where it is not known.
         unit: "USD" or "tokens".
         key: which fit it is, among those of a receipt.
         found: the fields that it has learnt.
@@ -177,6 +180,8 @@ def _fit(
         for llm, pool in enumerate(train.pools)
     ]
     cost = float(np.sum(each))
+    if train.prices and (scoring := scoring_costs(method, llms, train.pools)) is not None:
+        cost += float(np.sum(scoring)) / PICODOLLARS
     names = [methods.method_name(method), fields_of(method), [llm.name for llm in llms]]
     keys = sorted(train.keys.tolist())
     key = hashlib.sha256(json.dumps([*names, keys]).encode()).hexdigest()[:32]
@@ -206,18 +211,17 @@ def ready(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any
     """
     if not isinstance(method, Predicting):
         return method
-    train = method.learnt_from
-    if train is not None:
-        name = methods.method_name(method)
-        asked, known = [llm.name for llm in llms], [pool.llm for pool in train.pools]
-        seen = int(np.isin(dataset.question_keys[without_gaps(rows)], train.keys).sum())
-        questions = questions_of(dataset, llms, rows)
-        if asked != known:
+    known = method.learnt_from
+    if known is not None:
+        name, questions = methods.method_name(method), questions_of(dataset, llms, rows)
+        asked = questions.origin
+        seen = int(np.isin(dataset.question_keys[without_gaps(rows)], known.keys).sum())
+        if asked.llms != known.llms:
             raise UsageError(
-                f"{name} has learnt from {', '.join(known)}, and is to be judged with"
-                f" {', '.join(asked)}; fit it again on these LLMs."
+                f"{name} has learnt from {', '.join(known.llms)}, and is to be judged with"
+                f" {', '.join(asked.llms)}; fit it again on these LLMs."
             )
-        if [*questions.prices] != [*train.prices]:
+        if asked.prices != known.prices:
             raise UsageError(
                 f"{name} has learnt at other prices than those that it is to be judged at; fit it"
                 " again at these prices."
@@ -229,8 +233,8 @@ def ready(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any
             )
         if method.model is not None:
             method = method.predicted(questions)
-    # nothing of it goes to another process
-    return method.having(model=None, learnt_from=None, predictions=method.predictions)
+    # no learner goes to another process
+    return method.having(model=None)
 
 
 def fields_of(method: Any) -> Record:
@@ -244,7 +248,10 @@ def _taken(method: Any, given: Any) -> Any:
     if not isinstance(given, Mapping) or not isinstance(given.get("fields"), Mapping):
         raise UsageError("What the receipt holds of a fitted method is damaged.")
     own = fields_of(method)
-    if unknown := set(given["fields"]) - set(own):
-        raise UsageError(f"The receipt's fitted method has unknown fields: {sorted(unknown)}.")
-    learnt = {name: value for name, value in given["fields"].items() if value != own[name]}
+    learnt = {name: value for name, value in given["fields"].items() if own.get(name, ...) != value}
+    if others := set(learnt) - set(capabilities(method).learns):
+        raise UsageError(
+            "The receipt's fitted method differs from the one that was fitted in what nobody"
+            f" learns: {sorted(others)}."
+        )
     return replace(method, **learnt).having(predictions=Predictions.from_dict(given.get("said")))

@@ -27,10 +27,11 @@ from feval.errors import (
     require_known,
 )
 from feval.estimators.arrays import Integers, Result
+from feval.methods.learners import deal_folds
 from feval.methods.protocol import Bools, Rows as Rows
 from feval.replay import without_gaps
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
-from feval.values import Record, frozen
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -385,52 +386,8 @@ def train_test_rows(
         NotRecordedError: a question lacks the feature.
     """
     rows = np.arange(len(dataset)) if rows is None else rows
-    if not 0 < train_fraction < 1 or len(rows) < 2:
-        raise OutOfRangeError(
-            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of"
-            f" {len(rows)} was asked for."
-        )
-    groups = _split_groups(dataset, rows, split_seed, group, clusters)
-    sizes = np.bincount(groups)
-    if len(sizes) < 2:
-        raise OutOfRangeError(
-            f"All {len(rows)} questions stay together, as equal texts, clusters and --group say, so"
-            " that none is left to be judged."
-        )
-    ends = sizes.cumsum()
-    cut = int(np.abs(ends[:-1] - round(train_fraction * len(rows))).argmin())
-    return rows[groups <= cut], rows[groups > cut]
-
-
-def fold_numbers(
-    dataset: Dataset,
-    folds: int,
-    split_seed: int = 0,
-    rows: Rows | None = None,
-    *,
-    group: str | None = None,
-    clusters: ClusterNames | None = None,
-) -> Integers:
-    """[Q] the fold, from 0, in which each question is judged by what was learnt from all other
-    folds; arguments are those of `train_test_rows`.
-
-    Raises:
-        OutOfRangeError: fewer than two folds, or fewer groups of questions than folds.
-        NotRecordedError: a question lacks the feature.
-    """
-    rows = np.arange(len(dataset)) if rows is None else rows
-    groups = _split_groups(dataset, rows, split_seed, group, clusters)
-    sizes = np.bincount(groups)
-    if not 2 <= folds <= len(sizes):
-        raise OutOfRangeError(
-            f"{folds} folds were asked for; 2 or more can be had, and no more than there are"
-            f" questions or groups of them that stay together, {len(sizes)}."
-        )
-    of_group, held = np.empty(len(sizes), np.intp), np.zeros(folds, np.intp)
-    for number, size in enumerate(sizes.tolist()):
-        of_group[number] = held.argmin()
-        held[of_group[number]] += size
-    return of_group[groups]
+    [split] = splits(dataset, rows, train_fraction, None, split_seed, group, clusters)
+    return split.train, split.test
 
 
 class Split(NamedTuple):
@@ -450,10 +407,14 @@ def splits(
     group: str | None,
     clusters: ClusterNames | None,
 ) -> list[Split]:
-    """One split, one of each fold, or none; see `train_test_rows` and `fold_numbers`.
+    """One split, see `train_test_rows`; or one of each fold, in which questions are judged by what
+    was learnt from all others; or none.
 
     Raises:
         UsageError: both a share and folds, or a group and neither.
+        OutOfRangeError: a share that is not between 0 and 1; fewer than two folds; or fewer groups
+            of questions than two, or than folds.
+        NotRecordedError: a question lacks the feature.
     """
     if (train_fraction is not None) + (folds is not None) != 1:
         if train_fraction is None and folds is None and group is None:
@@ -463,14 +424,29 @@ def splits(
             " (--folds), one of the two, and --group keeps questions together there;"
             f" train_fraction={train_fraction}, folds={folds}, group={group!r} was given."
         )
-    kept: Record = {"group": group, "clusters": clusters}
-    groups = _split_groups(dataset, rows, split_seed, **kept)
+    if train_fraction is not None and (not 0 < train_fraction < 1 or len(rows) < 2):
+        raise OutOfRangeError(
+            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of"
+            f" {len(rows)} was asked for."
+        )
+    groups = _split_groups(dataset, rows, split_seed, group, clusters)
+    ends = np.bincount(groups).cumsum()
     if train_fraction is not None:
-        _, test = train_test_rows(dataset, train_fraction, split_seed, rows, **kept)
-        parts = [np.isin(rows, test)]
+        if len(ends) < 2:
+            raise OutOfRangeError(
+                f"All {len(rows)} questions stay together, as equal texts, clusters and --group"
+                " say, so that none is left to be judged."
+            )
+        parts = [groups > np.abs(ends[:-1] - round(train_fraction * len(rows))).argmin()]
     else:
-        number = fold_numbers(dataset, folds or 0, split_seed, rows, **kept)
-        parts = [number == fold for fold in range(folds or 0)]
+        if not folds or not 2 <= folds <= len(ends):
+            raise OutOfRangeError(
+                f"{folds} folds were asked for; 2 or more can be had, and no more than there are"
+                f" questions or groups of them that stay together, {len(ends)}."
+            )
+        dealt, order = np.empty_like(groups), np.argsort(groups, kind="stable")
+        dealt[order] = deal_folds(groups[order].tolist(), folds)
+        parts = [dealt == fold for fold in range(folds)]
     return [Split(rows[~test], rows[test], groups[~test]) for test in parts]
 
 

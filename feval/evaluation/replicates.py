@@ -188,31 +188,23 @@ def together(outcomes: Sequence[Outcome], places: Rows) -> Outcome:
         return outcomes[0]
     back, first = np.argsort(places), outcomes[0].ledger
 
-    def joined_columns(own: Sequence[Columns | None]) -> Columns | None:
-        known = [columns for columns in own if columns is not None]
-        if len(known) < len(own):
-            return None
-        return [np.concatenate(column)[back] for column in zip(*known, strict=True)]
+    def whole(parts: Sequence[Any]) -> Any:
+        known = all(part is not None for part in parts)
+        return np.concatenate(parts, axis=-1)[..., back] if known else None
 
     def count(name: str) -> Columns | None:
-        return joined_columns([each.ledger.count(name) for each in outcomes])
+        counted: Columns | None = whole([each.ledger.count(name) for each in outcomes])
+        return counted
 
     def error_shares() -> ErrorShares:
         shares = [each.error_shares() for each in outcomes]
-        found: Record = {}
-        for name in ("no_answer", "stopped_early", "routed_wrong"):
-            parts = [getattr(each, name) for each in shares]
-            known = all(part is not None for part in parts)
-            found[name] = np.concatenate(parts)[back] if known else None
-        return ErrorShares(**found)
+        names = "no_answer", "stopped_early", "routed_wrong"
+        return ErrorShares(*(whole([getattr(each, name) for each in shares]) for name in names))
 
-    prompts: Any = joined_columns([each.ledger.prompt_tokens for each in outcomes])
-    counts = {
-        name: partial(count, name)
-        for name in dict.fromkeys(name for each in outcomes for name in each.ledger.counts)
-    }
+    prompts = whole([each.ledger.prompt_tokens for each in outcomes])
+    counts = {name: partial(count, name) for name in first.counts}
     ledger = QuestionLedger(first.payers, prompts, counts, first.draws, first.timing)
-    right = np.concatenate([each.right for each in outcomes])[back]
+    right = whole([each.right for each in outcomes])
     return Outcome(right, error_shares, ledger, sum(each.uncompared for each in outcomes))
 
 

@@ -11,6 +11,7 @@ from feval.estimators.arrays import Floats, Integers
 from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.questions import NONE_LEFT_OUT, ClusterSizes, LeftOut
+from feval.methods.protocol import capabilities
 from feval.values import Record
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ class DatasetResult:
             return ""
         most = max(self.learnt, key=lambda fit: (fit.questions, fit.cost or 0))
         paid = "" if most.cost is None else f", whose CoTs cost {most.cost:.4g} {most.unit}"
-        return f"what was learnt is from {most.questions:,} questions{paid}"
+        if paid and capabilities(most.method).bills_scores:
+            paid += " without their verifications"
+        several = "s" * (most.questions != 1)
+        return f"what was learnt is from {most.questions:,} question{several}{paid}"
 
     def _shared_dict(self) -> Record:
         """JSON values that every result has, or has where there is something to say."""

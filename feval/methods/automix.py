@@ -105,6 +105,7 @@ class AutoMix(Predicting):
         bills_scores=True,
         needs="Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or"
         " a function that returns several.",
+        learns=("threshold", "plan"),
     )
 
     threshold: Share | None = 0.5
@@ -434,8 +435,8 @@ def states_of(seen: Sequence[Seen], belief: str) -> tuple[Floats, list[Seen]]:
     weights = masses[0].sum(axis=(1, 2)) / len(seen[0].cost)
     if np.count_nonzero(weights) == 1:
         raise UsageError(
-            "AutoMix learns when a larger LLM is right and a smaller one wrong, and on all"
-            f" {len(seen[0].cost)} training questions the same LLMs are right. Take others."
+            "AutoMix learns when a larger LLM is right and a smaller one wrong, and the same LLMs"
+            f" are right on all {len(seen[0].cost)} of the training questions. Take others."
         )
     scale = np.maximum(weights, 1e-300)[:, None, None] * len(seen[0].cost)
     return weights, [

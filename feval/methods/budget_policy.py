@@ -123,7 +123,7 @@ class BudgetPolicy(Predicting):
             place of the LLM to ask, -1 to stop. The finest view that has the state decides.
     """
 
-    capabilities = Capabilities(reads_answers=True)
+    capabilities = Capabilities(reads_answers=True, learns=("limits", "policies"))
 
     price: Cost | None = None
     total_budget: Cost | None = None

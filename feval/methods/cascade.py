@@ -90,7 +90,8 @@ class Cascade(Predicting):
     """
 
     capabilities = Capabilities(
-        needs="Its scores say how far an answer can be trusted; score='vote-share' needs none."
+        needs="Its scores say how far an answer can be trusted; score='vote-share' needs none.",
+        learns=("thresholds", "order"),
     )
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None

@@ -69,6 +69,7 @@ class ConfidenceWeighted(OneLLM, Predicting):
         bills_scores=True,
         needs="Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its"
         " confidence.",
+        learns=("temperature",),
     )
 
     n: Count = 20

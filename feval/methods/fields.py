@@ -136,12 +136,12 @@ GridSize = Annotated[
 Positive = Annotated[float, Field(gt=0, description="a number above 0"), _PLAIN]
 """A number above 0, infinity included."""
 
-Finite = Annotated[float, Field(allow_inf_nan=False, description="a finite number"), _PLAIN]
-"""A number that may be below 0."""
-
-Cost = Annotated[
-    float, Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"), _PLAIN
+Finite = Annotated[
+    float, Field(ge=-1e100, le=1e100, description="a number from -1e100 to 1e100"), _PLAIN
 ]
+"""A number that may be below 0, and whose products with costs are finite."""
+
+Cost = Annotated[float, Field(ge=0, le=1e100, description="a number from 0 to 1e100"), _PLAIN]
 """A price, a budget or a weight."""
 
 Aggregate = Literal["score", "last", "min", "prod", "mean"]

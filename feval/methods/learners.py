@@ -7,6 +7,7 @@ A learner is anything with `fit` and `predict_proba` as `TextLearner` has them: 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -189,8 +190,8 @@ def fit_learner(
         )
     if (right == 1).all() or (right == 0).all():
         raise UsageError(
-            f"All answers {what} to the {len(right):,} training questions are"
-            f" {'right' if right[0] else 'wrong'}, so that there is nothing to tell apart. Use"
+            f"All answers {what} to the {len(right):,} training question{'s' * (len(right) != 1)}"
+            f" are {'right' if right[0] else 'wrong'}, so that there is nothing to tell apart. Use"
             " another or a larger training split, or leave the LLM out."
         )
     return learner.fit(texts, features, right)
@@ -226,20 +227,23 @@ def out_of_fold(
 
 
 def deal_folds(groups: Sequence[Hashable], folds: int) -> Integers:
-    """[N] the fold of each, from 0, so that those of a group stay together: in the order in which
-    they first come, groups are dealt to the folds in turn.
+    """[N] the fold of each, from 0, so that those of a group stay together: groups are dealt, in
+    the order in which they first come, to the fold that has the fewest so far.
 
     Raises:
         UsageError: fewer groups than folds.
     """
-    numbers: dict[Hashable, int] = {}
-    dealt = [numbers.setdefault(group, len(numbers)) for group in groups]
-    if len(numbers) < folds:
+    sizes, held, dealt = Counter(groups), [0] * folds, dict[Hashable, int]()
+    if len(sizes) < folds:
         raise UsageError(
             f"{folds} folds need as many training questions, or groups of them that stay together;"
-            f" there are {len(numbers)}. Use a larger training split."
+            f" there {'is' if len(sizes) == 1 else 'are'} {len(sizes)}. Use a larger training"
+            " split."
         )
-    return np.array(dealt, np.int64) % folds
+    for group, size in sizes.items():
+        dealt[group] = held.index(min(held))
+        held[dealt[group]] += size
+    return np.array([dealt[group] for group in groups], np.int64)
 
 
 def feature_column(texts: Sequence[str], features: Features, name: str) -> list[str]:

@@ -110,6 +110,7 @@ class Capabilities:
         bills_scores: it pays for the scores that it reads, as auxiliary calls.
         reads_answers: which party it elects depends on nothing but the sequence of answers.
         needs: what to record for it; ends the message that says it is missing.
+        learns: the fields that `fit` may change.
     """
 
     exact: bool = False
@@ -122,6 +123,7 @@ class Capabilities:
     bills_scores: bool = False
     reads_answers: bool = False
     needs: str = ""
+    learns: tuple[str, ...] = ()
 
 
 EXACT = Capabilities(exact=True, exact_errors=True, exact_latency=True)
@@ -289,6 +291,11 @@ class Questions(Result):
         keys = self.pools[0].question_keys
         return np.arange(len(self.pools[0].sizes), dtype=np.uint64) if keys is None else keys
 
+    @property
+    def origin(self) -> Origin:
+        """What tells them from others."""
+        return Origin([pool.llm for pool in self.pools], [*self.prices], self.keys)
+
     def price(self, llm: int, prompt_tokens: Any, output_tokens: Any) -> Any:
         """What one request to an LLM costs, by its place, in `unit`; NaN where its prompt tokens
         are not known (below 0) and cost something. Arrays broadcast.
@@ -314,6 +321,14 @@ class Questions(Result):
             )
             for llm, pool in enumerate(self.pools)
         ]
+
+
+class Origin(Result):
+    """What a method was fitted on: the names and prices of LLMs, and the keys of questions."""
+
+    llms: Sequence[str]
+    prices: Sequence[Price]
+    keys: UInt64
 
 
 class Training(Questions):
@@ -403,19 +418,22 @@ class Predicting:
 
     Attributes:
         model: what it has learnt, in memory only; `None` before it is fitted.
-        learnt_from: the questions that it was fitted on, likewise.
+        learnt_from: what it was fitted on, likewise.
         predictions: what it says of the questions at hand; `None` before.
     """
 
     model: Any = None
-    learnt_from: Training | None = None
+    learnt_from: Origin | None = None
     predictions: Predictions | None = None
 
     def having(self, **learnt: Any) -> Self:
-        """The same method with another model or other predictions, which are no fields of it."""
+        """The same method with another model, other predictions or other training questions, which
+        are no fields of it.
+        """
         other = copy(self)
         for name, value in learnt.items():
-            object.__setattr__(other, name, value)  # a method is frozen
+            own = value.origin if isinstance(value, Training) else value
+            object.__setattr__(other, name, own)  # a method is frozen
         return other
 
     def predicted(self, questions: Questions) -> Self:

@@ -62,7 +62,7 @@ class Router(Predicting):
             right most often, as predicted out of fold.
     """
 
-    capabilities = Capabilities(exact=True, chooses=True)
+    capabilities = Capabilities(exact=True, chooses=True, learns=("price",))
     n = 1
 
     learner: str = "logistic"

@@ -25,7 +25,7 @@ from feval import (
 from feval.comparison.comparison import load_compared, traces
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.fitting import questions_of, ready, training
-from feval.evaluation.questions import fold_numbers, train_test_rows
+from feval.evaluation.questions import splits, train_test_rows
 from feval.methods.protocol import Predicting, Predictions, Question
 
 LLMS = ["small", "large"]
@@ -94,6 +94,16 @@ def test_training_has_what_is_known_of_its_questions_alone(replay):
     assert not hasattr(questions_of(dataset, llms, rows), "gold")
 
 
+def folds_of(dataset, folds, seed):
+    """[Q] the fold in which each question is judged."""
+    number = np.empty(len(dataset), int)
+    for fold, split in enumerate(
+        splits(dataset, np.arange(len(dataset)), None, folds, seed, None, None)
+    ):
+        number[split.test] = fold
+    return number
+
+
 def test_equal_texts_stay_on_one_side(replay):
     dataset, _ = replay
     texts = [entry.question for _, entry in dataset]
@@ -102,7 +112,7 @@ def test_equal_texts_stay_on_one_side(replay):
         assert sorted([*train, *test]) == [*range(24)]
         assert {texts[row] for row in train}.isdisjoint({texts[row] for row in test})
         assert abs(len(train) - 10) <= 1
-        folds = fold_numbers(dataset, 5, seed)
+        folds = folds_of(dataset, 5, seed)
         assert all(len({folds[row] for row in rows}) == 1 for rows in ((0, 1), (2, 3), (4, 5)))
         assert max(Counter(folds.tolist()).values()) - min(Counter(folds.tolist()).values()) <= 2
     authors = np.array([entry.features["author"] for _, entry in dataset])
@@ -118,7 +128,7 @@ def test_folds_judge_each_question_once_by_the_fit_without_it(replay):
     split = {"folds": 4, "split_seed": 3, "replicates": 5}
     result = evaluate(Noting(), dataset, llms, **split)
     assert [*result.question_ids] == [*dataset.question_ids]
-    number = fold_numbers(dataset, 4, 3)
+    number = folds_of(dataset, 4, 3)
     learnt = {key for fit in result.learnt for key in fit.method.taught[0]}
     assert learnt == {*dataset.question_keys.tolist()}
     cascade = Cascade(score="vote-share", samples=2)
@@ -149,6 +159,8 @@ def test_what_the_calls_of_training_questions_cost_is_said(replay):
     assert fit.cost == pytest.approx(expected)
     assert result.to_dict()["learnt"][0]["questions"] == len(rows) == result.train_questions
     assert f"{len(rows)} questions, whose CoTs cost {fit.cost:.4g} USD" in result.learnt_text
+    with pytest.raises(UsageError, match="learnt from 1 of the 3 questions"):
+        evaluate(fit.method, dataset, llms, rows=[rows[0], *fit.rows[:2]])
 
 
 def test_what_spends_more_than_the_budget_it_was_fitted_to_says_so(replay):
@@ -287,6 +299,7 @@ def failing(words):
     [
         {"fields": {"price": "x"}},
         {"fields": {"nothing": 1}},
+        {"fields": {"feature": "level"}},  # which nobody learns
         {"fields": []},
         {"said": {"keys": [], "values": {}}},
         {"said": {"keys": ["00"], "values": {"right": [[0.5, 0.5]], "cost": [[1, 2]]}}},
