@@ -66,20 +66,15 @@ def request_options(
         for name, field in model.model_fields.items()
         if "rare" in _extra(field) and name not in without
     }
-    parameters = []
-    for name, field in fields.items():
-        extra = _extra(field)
-        if not (extra["rare"] or name in rare):
-            option = Option(
-                "--" + name.replace("_", "-"),
-                metavar=extra["metavar"],
-                help=field.description,
-                min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
-            )
-            if overriding:
-                parameters.append(keyword(name, Annotated[field.annotation | None, option], None))
-            else:
-                parameters.append(keyword(name, Annotated[field.annotation, option], field.default))
+    parameters = [
+        keyword(
+            name,
+            field_option(name, field, optional=overriding),
+            None if overriding else field.default,
+        )
+        for name, field in fields.items()
+        if not (_extra(field)["rare"] or name in rare)
+    ]
     parameters += price_changes
     parameters.append(keyword("drop", Drop, None))
     if not overriding:
@@ -110,6 +105,19 @@ def request_options(
         return options
 
     return expanded("options", parameters, build)
+
+
+def field_option(name: str, field: Any, *, optional: bool) -> Any:
+    """The type of a field that `feval.evaluation.requests.option` declares, or `None` where it is
+    optional, with its option of the command line.
+    """
+    flag = Option(
+        "--" + name.replace("_", "-"),
+        metavar=_extra(field)["metavar"],
+        help=field.description,
+        min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
+    )
+    return Annotated[field.annotation | None if optional else field.annotation, flag]
 
 
 def drop_field(name: str) -> str:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import AfterValidator, Field, PrivateAttr
 from typer import Option
-from typer.models import OptionInfo
 
 from feval.cards.reading import read_toml
 from feval.cards.tokens import check_counter
 from feval.cli.commands import Decorator, expanded, keyword
+from feval.cli.evaluating import field_option
 from feval.cli.options import DryRun, Machines, NewFolder, RecordingFolder, machine_options
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import UsageError
-from feval.evaluation.requests import Request, beside
+from feval.evaluation.requests import Request, beside, option
 from feval.hub import is_address, local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.recording import open_recording
@@ -76,24 +76,20 @@ class AskingSettings(Request):
     """Settings that recording and scoring share: where an LLM is, how fast and for how much it may
     be asked.
 
-    A field annotated with a `typer.Option` is an option of the command line; any field may be set
-    by `--set KEY=VALUE`, or in a file, `--settings FILE`.
+    A field that `option` declares is an option of the command line; any field may be set by `--set
+    KEY=VALUE`, or in a file, `--settings FILE`.
     """
 
-    base_url: Annotated[
-        str | None,
-        AfterValidator(_usable_url),
-        Option(metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."),
-    ] = None
+    base_url: Annotated[str | None, AfterValidator(_usable_url)] = option(
+        None, "Endpoint. Default: OPENAI_BASE_URL, or OpenAI.", "URL"
+    )
     api_key_env: Annotated[str | None, AfterValidator(_usable_variable)] = None
     concurrency: int = 64
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     retries: int = 8
     timeout: float = 600.0
-    cost_limit: Annotated[
-        float | None, Field(gt=0), Option(metavar="USD", help="Stop before spending more.")
-    ] = None
+    cost_limit: float | None = option(None, "Stop before spending more.", "USD", gt=0)
     prices: str | None = None
 
     _in_file: Record = PrivateAttr(default_factory=dict)
@@ -123,15 +119,14 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
     names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
     fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
     parameters = [
-        keyword(name, Annotated[field.annotation | None, option], None)  # type: ignore[operator]  # it is a type
+        keyword(name, field_option(field.alias or name, field, optional=True), None)
         for name, field in fields.items()
-        for option in field.metadata
-        if isinstance(option, OptionInfo)
+        if field.description
     ]
     key = Option("--set", metavar="KEY=VALUE", help=_SET_HELP)
     parameters.append(keyword("pairs", Annotated[list[str] | None, key], None))
-    option = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
-    parameters.append(keyword("settings", Annotated[Path | None, option], None))
+    file = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
+    parameters.append(keyword("settings", Annotated[Path | None, file], None))
 
     def build(options: Record) -> AskingSettings:
         """Settings of a file and of the command line, which comes first. Paths in the file start
@@ -263,98 +258,66 @@ def _json_values(values: Record) -> Record:
 class RecordSettings(AskingSettings):
     """The settings of `feval record`. A field without an option is set in a file only."""
 
-    dataset: Annotated[str, Option(metavar="ID", help="Required. See `feval ls datasets`.")]
-    llm: Annotated[
-        str,
-        Option(
-            metavar="NAME", help="Required. Its name in the recording, such as gpt-4o-mini@t=0.8."
-        ),
-    ]
-    backend: Annotated[
-        str | None, Option(metavar="NAME", help="openai, tiny or transformers. Default: by --llm.")
-    ] = None
-    model: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The provider's name for it. Default: --llm before '@'."),
-    ] = None
-    questions: Annotated[
-        Path | None, Option(metavar="FILE", help="JSON Lines or CSV. Default: from the Hub.")
-    ] = None
-    first: Annotated[int | None, Option(metavar="N", help="Only the first N questions.")] = None
-    samples: Annotated[
-        int | None, Option(metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.")
-    ] = None
+    dataset: str = option(..., "Required. See `feval ls datasets`.", "ID")
+    llm: str = option(
+        ..., "Required. Its name in the recording, such as gpt-4o-mini@t=0.8.", "NAME"
+    )
+    backend: str | None = option(None, "openai, tiny or transformers. Default: by --llm.", "NAME")
+    model: str | None = option(
+        None, "The provider's name for it. Default: --llm before '@'.", "NAME"
+    )
+    questions: Path | None = option(None, "JSON Lines or CSV. Default: from the Hub.", "FILE")
+    first: int | None = option(None, "Only the first N questions.", "N")
+    samples: int | None = option(None, "CoTs per question. Default: 40; 3 if reasoning.", "N")
     prompt: str | None = None
     exemplars: str = "card"
     train_rows: Path | None = None
     exemplar_count: int | None = None
     reasoning: bool | None = None
     system_role: bool = True
-    answer_kind: Annotated[
-        str | None, Option(metavar="KIND", help="Default: the dataset card's.")
-    ] = None
+    answer_kind: str | None = option(None, "Default: the dataset card's.", "KIND")
     equality: str | None = None
-    temperature: Annotated[
-        float | None,
-        Option(metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."),
-    ] = None
+    temperature: float | None = option(
+        None, "Default: the card's, or 0.7; not sent if reasoning.", "T", ge=0
+    )
     top_p: float | None = None
-    max_tokens: Annotated[
-        int | None,
-        Option(metavar="N", min=1, help="Default: the card's, or 2048; 32768 if reasoning."),
-    ] = None
+    max_tokens: int | None = option(
+        None, "Default: the card's, or 2048; 32768 if reasoning.", "N", ge=1
+    )
     stop: list[str] | None = None
-    seed: Annotated[
-        int | None, Option(metavar="S", help="Sample i is requested with seed S + i.")
-    ] = None
+    seed: int | None = option(None, "Sample i is requested with seed S + i.", "S")
     coupled: bool = False
     noise_seed: int | None = None
-    logprobs: Annotated[
-        int | None, Option(metavar="K", min=0, help="Keep log-probabilities of the top K.")
-    ] = None
+    logprobs: int | None = option(None, "Keep log-probabilities of the top K.", "K", ge=0)
     extra_body: Annotated[Record, AfterValidator(_json_values)] | None = None
     allow_fields: list[str] | None = None
-    probe_every: Annotated[
-        int | None, Option(metavar="N", help="Probe each CoT after N, 2N, ... output tokens.")
-    ] = None
+    probe_every: int | None = option(None, "Probe each CoT after N, 2N, ... output tokens.", "N")
     probe_cue: str | None = None
     probe_tokens: int | None = None
     probe_template: str | None = None
-    tree: Annotated[
-        bool, Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")
-    ] = False
+    tree: bool = option(False, "Record trees of steps, for searches, as NAME@steps.")
     branch: int | None = None
     depth: int | None = None
     step_stop: str | None = None
     step_template: str | None = None
-    protocol: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Record turns, for revision: what is said after each reply."),
-    ] = None
+    protocol: Path | None = option(
+        None, "Record turns, for revision: what is said after each reply.", "FILE"
+    )
     turns: int | None = None
     turn_template: str | None = None
-    batch: Annotated[
-        bool, Option("--batch", help="Ask in batches, which are cheaper, and take up to a day.")
-    ] = False
-    resubmit: Annotated[
-        bool,
-        Option(
-            "--resubmit", help="Ask again for batches that the server does not list or has no more."
-        ),
-    ] = False
+    batch: bool = option(False, "Ask in batches, which are cheaper, and take up to a day.")
+    resubmit: bool = option(
+        False, "Ask again for batches that the server does not list or has no more."
+    )
     batch_poll_seconds: Annotated[float, Field(gt=0)] = 60.0
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
     partial: bool = False
     keep_journal: bool = False
-    start: Annotated[
-        Path | None,
-        Field(alias="from"),
-        Option(
-            "--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."
-        ),
-    ] = None
+    start: Path | None = option(
+        None, "Start with its CoTs; ask only for what it lacks.", "RECORDING", alias="from"
+    )
 
     def decoding(self) -> Decoding:
         """The decoding, with the defaults of the LLM."""
@@ -497,47 +460,25 @@ def _expected(
 class ScoreSettings(AskingSettings):
     """The settings of `feval score`. A field without an option is set in a file only."""
 
-    scorer: Annotated[
-        str | None,
-        Option(
-            metavar="SPEC",
-            help=(
-                "python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL,"
-                " vllm-score:MODEL or transformers:FOLDER."
-            ),
-        ),
-    ] = None
-    scores: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Take scores from a table instead: CSV, JSON Lines or Parquet, a row per CoT.",
-        ),
-    ] = None
-    score: Annotated[
-        list[str] | None,
-        Option(
-            metavar="COLUMN",
-            help="Column of the table with scores, or NAME=COLUMN; repeat for more scorers.",
-        ),
-    ] = None
+    scorer: str | None = option(
+        None,
+        "python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL,"
+        " vllm-score:MODEL or transformers:FOLDER.",
+        "SPEC",
+    )
+    scores: Path | None = option(
+        None, "Take scores from a table instead: CSV, JSON Lines or Parquet, a row per CoT.", "FILE"
+    )
+    score: list[str] | None = option(
+        None, "Column of the table with scores, or NAME=COLUMN; repeat for more scorers.", "COLUMN"
+    )
     name: str | None = None
-    dataset: Annotated[
-        list[str] | None, Option(metavar="ID", help="Score only this; repeat for more.")
-    ] = None
-    llm: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Score only its CoTs; repeat for more.")
-    ] = None
-    retry_refused: Annotated[
-        bool,
-        Option(
-            "--retry-refused",
-            help="Ask again about CoTs that the scorer refused; keep other scores.",
-        ),
-    ] = False
-    pairwise: Annotated[
-        bool, Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")
-    ] = False
+    dataset: list[str] | None = option(None, "Score only this; repeat for more.", "ID")
+    llm: list[str] | None = option(None, "Score only its CoTs; repeat for more.", "NAME")
+    retry_refused: bool = option(
+        False, "Ask again about CoTs that the scorer refused; keep other scores."
+    )
+    pairwise: bool = option(False, "Have the judge compare CoTs of two LLMs.")
     calls: str = "both"
     orders: str = "both"
 
