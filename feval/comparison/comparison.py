@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 # skewness over the square root of Q: tails of 2.5 % are wrong by more than 1.5 %, to first order
 _SKEWED = 0.2
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
+_OPTIONS = {*Plan.model_fields} - {"dataset", "recordings", "entries"}
 
 
 class ComparedPoint(NamedTuple):
@@ -502,33 +503,17 @@ def compare(
         UsageError: the plan names a user's method that was not given, or no method of it could be
             evaluated; the message gives the reasons.
     """
-    own_prices = None if isinstance(prices, str) else prices
-    given: Record = {
-        "seed": seed,
-        "replicates": replicates,
-        "order": order,
-        "cost": cost,
-        "billing": billing,
-        "cache": cache,
-        "scorer_cost": scorer_cost,
-        "right": right,
-        "prices": None if own_prices else prices,
-        "unlabelled": unlabelled,
-        "short_pools": short_pools,
-        "train_fraction": train_fraction,
-        "folds": folds,
-        "group": group,
-        "split_seed": split_seed,
-        "clusters": None if clusters is None else dict(read_clusters(clusters)),
-        "serving": None if serving is None else serving_profile(serving),
-        "parallel": parallel,
-        "confidence": confidence,
-        "resamples": resamples,
-        "costs": costs,
-        "accuracies": accuracies,
-        "vary": vary,
+    # the fields of `Plan` that have arguments of the same names
+    options: Record = {
+        name: value for name, value in locals().items() if name in _OPTIONS and value is not None
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    own_prices = None if isinstance(prices, str) else prices
+    if own_prices:
+        del options["prices"]
+    if clusters is not None:
+        options["clusters"] = dict(read_clusters(clusters))
+    if serving is not None:
+        options["serving"] = serving_profile(serving)
     absent: tuple[FailedMethod, ...] = ()
     if isinstance(recording, Plan):
         if any(each is not None for each in (dataset, llms, budgets)):

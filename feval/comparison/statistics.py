@@ -8,7 +8,7 @@ intervals; costs are means per question, counted as the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, combinations, product
@@ -328,6 +328,20 @@ class _PairTests(Result):
             return 0.0
         return float((distances**3).mean() / spread**3 / np.sqrt(len(distances)))
 
+    def resampled(self, plan: Plan, columns: Iterable[Floats]) -> tuple[Floats, Floats]:
+        """[C] means of columns [Q], which are read one by one, and [R, C] resampled ones."""
+        seed = plan.seed % (1 << 64)
+        dealt = Clusters(len(self.order), seed, self.clusters)
+        means, sums = [], []
+        for column in columns:
+            ordered = column[self.order]
+            means.append(ordered.mean())
+            sums.append(dealt.sums(ordered))
+        values = np.stack(sums, axis=1)
+        return np.array(means), bootstrap_means(
+            values, resamples=plan.resamples, seed=seed, dealt=dealt
+        )
+
 
 def statistics(
     plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None
@@ -399,30 +413,22 @@ def _lines(
 ) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
     shared = [np.isin(point.question_keys, keys) for point in points]
-    order, seed = paired.order, plan.seed % (1 << 64)
-    dealt = Clusters(len(order), seed, paired.clusters)
-    means, sums = np.empty((2, len(points))), []
-    columns_of = (
-        (point.right for point in points),
-        (point.known_costs(plan.cost) for point in points),
+    own = list(zip(points, shared, strict=True))
+    columns = chain(
+        (point.right[at] for point, at in own),
+        (point.known_costs(plan.cost)[at] for point, at in own),
     )
-    for i, values in enumerate(chain(*columns_of)):
-        ordered = values[shared[i % len(points)]][order]
-        means.flat[i] = ordered.mean()
-        sums.append(dealt.sums(ordered))
-    resampled = bootstrap_means(
-        np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt
-    )
+    means, resampled = paired.resampled(plan, columns)
+    right, cost = means.reshape(2, -1)
     lines, start = [], 0
     for label, curve in curves.items():
-        columns = np.arange(start, start + len(curve))
-        start += len(curve)
-        places = np.argsort(means[1, columns], kind="stable")
-        at = columns[places]
+        end = start + len(curve)
+        places = np.argsort(cost[start:end], kind="stable")
+        at, start = start + places, end
         costs, rights = resampled[:, len(points) + at], resampled[:, at]
-        own, known = [points[i] for i in at], shared[at[0]]
+        ordered = [points[i] for i in at]
         lines.append(
-            _CostCurve(label, places, own, known, means[1, at], means[0, at], costs, rights)
+            _CostCurve(label, places, ordered, shared[at[0]], cost[at], right[at], costs, rights)
         )
     return lines
 
@@ -656,24 +662,19 @@ def _flips(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple
     varied = VariedPrice.parse(plan.vary)
     varied.today([point for line in lines for point in line.points])
     chosen = [int(np.lexsort((line.cost, -line.right.round(11)))[0]) for line in lines]
-    order, seed = paired.order, plan.seed % (1 << 64)
-    dealt = Clusters(len(order), seed, paired.clusters)
-    columns = [
-        column[line.shared][order]
+    columns = (
+        column[line.shared]
         for line, i in zip(lines, chosen, strict=True)
         for column in varied.lines(line.points[i])
-    ]
-    means = np.array([column.mean() for column in columns]).reshape(-1, 2)
-    if not means[:, 1].any():
+    )
+    means, resampled = paired.resampled(plan, columns)
+    if not means[1::2].any():
         raise UsageError(f"Nothing is billed at the price that varies ({plan.vary}); vary another.")
-    resampled = bootstrap_means(
-        np.stack([dealt.sums(column) for column in columns], axis=1),
-        resamples=plan.resamples, seed=seed, dealt=dealt,
-    ).reshape(plan.resamples, -1, 2)  # fmt: skip
+    ends = np.reshape(resampled, (plan.resamples, -1, 2))
     rows = []
     for a, b in combinations(range(len(lines)), 2):
-        prices = flip_price(*resampled[:, [a, b]].transpose(2, 0, 1))
-        fixed, slope = means[[a, b]].T
+        prices = flip_price(*ends[:, [a, b]].transpose(2, 0, 1))
+        fixed, slope = means.reshape(-1, 2)[[a, b]].T
         price = _finite(flip_price(fixed, slope))
         # below the price, or, where there is none, at any
         costs = fixed + slope * (1.0 if price is None else price / 2)
