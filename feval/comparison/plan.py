@@ -402,10 +402,10 @@ class Plan(Displayable, EvaluationOptions):
             UsageError: a file is there and is none of those that `names` give as FILE.py:FUNCTION:
                 a plan runs no code by itself.
         """
-        for learner in (str(entry.fields.get("learner", "")) for entry in self.entries):
-            if ":" in learner and learner not in names:
-                raise UsageError(_unnamed(learner, learner))
         given = [method for name in names if isinstance(method := make_method(name), MethodFile)]
+        for learner in (str(entry.fields.get("learner", "")) for entry in self.entries):
+            if ":" in learner and str(make_method(learner)) not in map(str, given):
+                raise UsageError(_unnamed(learner, learner))
         methods: Record = {}
         for name in dict.fromkeys(entry.method for entry in self.entries if ":" in entry.method):
             path, _, function = name.rpartition(":")

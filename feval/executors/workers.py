@@ -18,7 +18,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from feval.errors import UsageError
+from feval.errors import FevalError, UsageError
 from feval.executors.tasks import run_task
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def require_portable(method: object) -> None:
     """Raise `UsageError` unless a method can be sent to another process."""
     try:
         ForkingPickler.dumps(method)
+    except FevalError:
+        raise
     except Exception as error:
         raise UsageError(
             f"The method cannot be sent to another process ({error}). Define it at the top level of"

@@ -154,7 +154,8 @@ def make_learner(name: str, feature: str | None = None) -> TextLearner:
             )
         return GroupMean(feature)
     file, colon, kind = name.rpartition(":")
-    if colon and (named := _NAMED.get()) is not None and name not in named:
+    # paths as `MethodFile` writes them
+    if colon and (named := _NAMED.get()) is not None and f"{Path(file)}:{kind}" not in named:
         raise UsageError(
             f"The learner {name} is Python code in a file, which runs only where you name it: read"
             f" it, and pass --method {name} (in Python: methods=[{name!r}])."

@@ -153,7 +153,7 @@ def verify_receipt(
     inputs = _Inputs(opened, _pinned_prices(receipt, prices, notes), users, running)
     files = _changed_files(path, receipt.files, notes)
     try:
-        with given_fits(None if refit else receipt.learnt), only_named([*map(str, methods)]):
+        with given_fits(None if refit else receipt.learnt), only_named([*map(str, made)]):
             computed = _computed(request, inputs)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if refit or not receipt.learnt:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import routed
 from command_line import said
+from small import write_toy
 
 from feval import (
     Plan,
@@ -74,6 +75,7 @@ def test_gsm8k_by_length_is_the_published_line(gsm8k, shared):
     curve = method_curve(dataset, llms, "router", "price", [], settings=BY_LENGTH, folds=5)
     golden = json.loads((shared / "golden" / "routing.json").read_text("utf-8"))["gsm8k"]
     expected = golden["length_exact"]
+    assert curve.points[0].n == 0  # all to the strong LLM
     for name in ("apgr", "cpt20", "cpt50", "cpt80"):
         assert curve.whole[name] == pytest.approx(expected[name], abs=1e-12)
         assert curve.whole[f"{name}_low"] < curve.whole[name] < curve.whole[f"{name}_high"]
@@ -148,6 +150,16 @@ def test_what_a_router_cannot_learn_is_refused(small):
     assert 0.01 <= spent.usd_per_question <= 0.03
 
 
+@pytest.mark.parametrize("order", [None, "seeded"])
+def test_a_line_has_no_cost_that_its_oracle_does_not_know(tmp_path, order):
+    answers = {llm: [["4", "6"], ["6", "6"]] * 4 for llm in ("large", "small")}
+    dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", answers, ["4"] * 8))
+    with pytest.raises(UsageError, match=r"oracle beside .* sequential-tokens are not known"):
+        method_curve(
+            dataset, llms, "router", "price", [], folds=2, cost="sequential-tokens", order=order
+        )
+
+
 def test_the_command_shows_draws_and_verifies_the_line(small, tmp_path):
     given = ["router", "--recording", small, "--llm", "a", "--llm", "b"]
     given += ["--set", "learner=score", "--set", "feature=length"]
@@ -194,6 +206,7 @@ def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
     plan = tmp_path / "plan.toml"
     lines = [
         'dataset = "routing"',
+        "folds = 2",
         f'recordings = ["{small}"]',
         "[[method]]",
         'name = "router"',
@@ -203,3 +216,5 @@ def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
     plan.write_text("\n".join(lines))
     with pytest.raises(UsageError, match="runs no code by itself"):
         compare(Plan.read(plan))
+    said("compare", plan, "--method", learner, "--workers", "2")
+    said("verify", receipt, "--refit", "--method", learner)

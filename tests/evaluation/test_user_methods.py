@@ -363,7 +363,7 @@ def test_a_learner_learns_in_its_process(file, replay, capfd):
     assert known.startswith("2 [")
     assert known in str(theirs.value)
     assert capfd.readouterr().err == "learning\n"
-    with pytest.raises(UsageError, match="take one worker"):
+    with pytest.raises(UsageError, match=r"^What Popular has learnt .*: take one worker\.$"):
         run(file, "Popular", replay, workers=2, train_fraction=0.4)
     with pytest.raises(
         MethodError, match=r"Slow, learning from 2 questions, ended its process \(exit status 7\)"

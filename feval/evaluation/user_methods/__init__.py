@@ -51,6 +51,9 @@ class MethodFile:
     def __name__(self) -> str:
         return self.function
 
+    def __str__(self) -> str:
+        return f"{self.path}:{self.function}"
+
     @cached_property
     def source(self) -> bytes:
         """The file's bytes, read once: those that are hashed are those that run."""
@@ -94,7 +97,7 @@ class MethodFile:
         # another process would have to learn again, perhaps something else
         if host is not None and host.training is not None:
             raise UsageError(
-                f"What {self.function} has learnt stays in its process; take one worker."
+                f"What {self.function} has learnt stays in its process: take one worker."
             )
         return state
 
