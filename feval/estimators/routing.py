@@ -75,11 +75,12 @@ class RoutingLine(Result):
 
     @property
     def bars(self) -> Floats:
-        """[P] a bar for each point, at which just the steps up to it are taken."""
+        """[P] a bar for each point, at which just the steps up to it are taken: just above the next
+        score; for all steps 0, or just below the last score where that is no larger.
+        """
         last = self.score[-1] if np.isfinite(self.score[-1]) else 0.0
-        below = np.append(self.score[1:], last - abs(last) - 1)
-        bars: Floats = below + 1e-9 * np.abs(below)  # scores were rounded
-        return bars
+        bars: Floats = self.score[1:] + 1e-9 * np.abs(self.score[1:])  # scores were rounded
+        return np.append(bars, 0.0 if last > 0 else last - max(1e-3 * abs(last), 1e-9))
 
 
 def sent_up(score: Numbers) -> Routes:

@@ -513,6 +513,12 @@ class _Routed:
         )
         alone = [evaluated(methods.SingleCall(), dataset, [llm]) for llm in llms]
         oracle = evaluated(methods.Oracle(1), dataset, llms)
+        if cost is not None and oracle.mean_cost(cost) is None:
+            raise UsageError(
+                "The oracle beside a router's line is an expectation over all draws, for which "
+                f"{cost} are not known, whatever the order of the points. Choose another cost, "
+                "such as --cost output-tokens (in Python: cost='output-tokens')."
+            )
         of_line = cost or ("tokens" if any(each.usd is None for each in alone) else "usd")
         costs = np.stack([each.known_costs(of_line) for each in alone])
         order = np.argsort(costs.mean(axis=1), kind="stable")

@@ -200,6 +200,13 @@ def test_a_bar_sends_each_question_to_the_llm_of_the_best_value(drawn, bar):
     np.testing.assert_allclose(value[at, rows], value.max(axis=0), atol=1e-9)
 
 
+@pytest.mark.parametrize("scores", [[3.0, 2.0], [3.0, 0.0], [-1e-12, -3.0], [0.0, 0.0]])
+def test_the_bar_of_all_steps_is_0_where_it_can_be(scores):
+    bar = routing_line(sent_up(np.array(scores)), np.eye(2), np.ones((2, 2))).bars[-1]
+    assert bar < min(scores)
+    assert (bar == 0) == (min(scores) > 0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), outcomes), min_size=1, max_size=4),
