@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 from matplotlib.figure import Figure
 from small import write_toy
 
+from feval import AdaptiveConsistency, evaluate, load
 from feval.cli.output import print_table
 from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
@@ -31,6 +32,7 @@ from feval.report.tables.tables import (
     csv_text,
     curves_csv,
     curves_table,
+    evaluation_tables,
     plain,
     subtitles,
     text_of_cell,
@@ -481,6 +483,17 @@ def test_no_report_is_written_into_a_recording(tmp_path):
         with pytest.raises(StorageError, match=rf"{where} recording.*, which never changes"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
+
+
+def test_what_a_method_has_and_learnt_from_is_said_for_people(tmp_path):
+    toy = write_toy(tmp_path / "toy", {"alpha": [["4"], ["4"]]}, ["4", "5"])
+    dataset, [llm] = load("toy", recording=toy)
+    method = AdaptiveConsistency(budget=1, threshold=0.9123456789012)
+    evaluation = evaluate(method, dataset, llm, train_fraction=0.5, replicates=1)
+    assert evaluation.fields["threshold"] == method.threshold
+    [table, *_] = evaluation_tables([evaluation])
+    assert any("threshold=0.912346" in note for note in table.notes)
+    assert "1 other question was set aside for training and is not judged" in table.notes
 
 
 @given(st.text(alphabet="'=+-@\t\r\n,\"a1 ", max_size=6) | st.text(max_size=20))

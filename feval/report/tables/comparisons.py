@@ -536,11 +536,8 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
     first, kinds = comparison.widest, list(comparison.kinds)
     points = [point for curve in comparison.curves for point in curve.points]
-    split = (
-        f"; {first.train_questions:,} other questions were learnt from"
-        if first.train_questions
-        else ""
-    )
+    others = counted(first.train_questions, "other question")
+    split = f"; learnt from {others}" if first.train_questions else ""
     draws = (
         f"; seeded points average {comparison.plan.replicates} draws of each question, seed"
         f" {comparison.plan.seed}"

@@ -422,6 +422,7 @@ _KINDS = {
 
 
 _LONGEST_FIELD = 80  # what was learnt may have hundreds of entries
+_MANY_DIGITS = 10  # no person sets a number that is longer
 
 
 def label(evaluation: Evaluation) -> str:
@@ -457,6 +458,8 @@ def _written(value: object) -> str:
     if isinstance(value, (tuple, list)):
         text = f"({', '.join(map(_written, value))})"
         return text if len(text) <= _LONGEST_FIELD else f"({len(value)} entries)"
+    if isinstance(value, float) and len(str(value)) > _MANY_DIGITS:
+        return f"{value:.6g}"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
@@ -541,8 +544,9 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     first = evaluations[0]
     counters = dict.fromkeys(counter for each in evaluations for counter in each.counters)
     if learnt := max(each.train_questions for each in evaluations):
+        were, are = ("was", "is") if learnt == 1 else ("were", "are")
         others = counted(learnt, "other question")
-        notes.append(f"{others} were set aside for training and are not judged")
+        notes.append(f"{others} {were} set aside for training and {are} not judged")
     notes += [f"{each.method}: {each.learnt_text}" for each in evaluations if each.learnt]
     return (
         *(f"{label(each)} gets {outcome(each)}." for each in evaluations),
