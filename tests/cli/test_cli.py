@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import failed, feval, words
 from places import ROOT, read_data
-from small import content, letters, pool, put_manifest, write_rows
+from small import changed_manifest, content, letters, pool, write_rows
 from typer.testing import CliRunner
 
 from feval import __version__
@@ -246,10 +246,9 @@ def test_info_shows_ragged_pools_as_a_range(tmp_path):
 
 def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
     evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, notes=(EVIL,))
-    manifest = json.loads((evil / "manifest.json").read_text())
-    manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = EVIL
-    manifest["licences"]["questions"] = EVIL
-    put_manifest(evil, manifest)
+    with changed_manifest(evil) as manifest:
+        manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = EVIL
+        manifest["licences"]["questions"] = EVIL
     for result in (
         feval("info", evil),
         feval("curve self-consistency --recording", evil),

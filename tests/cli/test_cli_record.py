@@ -11,6 +11,7 @@ import pytest
 from command_line import failed, feval
 from places import read_data
 from settings_files import settings_file
+from small import write_lines
 
 from feval.cards.front_matter import card_folder
 from feval.cli.output import Output
@@ -113,9 +114,7 @@ def train_file(folder):
         }
         for i in range(2, 12)
     ]
-    path = folder / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(folder / "train.jsonl", rows)
 
 
 def gsm8k_file(shared):

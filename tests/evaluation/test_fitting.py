@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import said
+from small import import_rows
 
 from feval import (
     BudgetPolicy,
@@ -18,7 +19,6 @@ from feval import (
     SelfConsistency,
     compare,
     evaluate,
-    import_recording,
     load,
     verify_receipt,
 )
@@ -44,15 +44,12 @@ def place(tmp_path_factory):
         for llm in LLMS
         for s, answer in enumerate("101"[q % 2 :] + "1" if llm == "small" else "1101")
     ]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
     for llm, price in zip(LLMS, (1, 10), strict=True):
         list_["prices"][llm] = {"input_usd_per_mtok": price, "output_usd_per_mtok": price}
     (folder / "prices.json").write_text(json.dumps(list_))
-    return import_recording(
-        "jsonl", folder / "rows.jsonl", folder / "made", dataset="d", answer_kind="text",
-        prices=str(folder / "prices.json"),
-    )  # fmt: skip
+    prices = str(folder / "prices.json")
+    return import_rows(folder / "made", rows, answer_kind="text", prices=prices)
 
 
 @pytest.fixture(scope="module")
@@ -399,13 +396,12 @@ def test_the_dearer_llm_of_a_score_is_that_of_training(tmp_path):
         for q in range(20)
         for llm in LLMS
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
     for llm, prompt, output in (("small", 1, 50), ("large", 10, 1)):
         list_["prices"][llm] = {"input_usd_per_mtok": prompt, "output_usd_per_mtok": output}
     (tmp_path / "prices.json").write_text(json.dumps(list_))
-    given = {"dataset": "d", "answer_kind": "text", "prices": str(tmp_path / "prices.json")}
-    place = import_recording("jsonl", tmp_path / "rows.jsonl", tmp_path / "made", **given)
+    prices = str(tmp_path / "prices.json")
+    place = import_rows(tmp_path / "made", rows, answer_kind="text", prices=prices)
     dataset, llms = load("d", LLMS, place)
     router = Router(learner="score", feature="level", price=-1.0)
     fitted = router.fit(training(dataset, llms, np.arange(8, 20)))

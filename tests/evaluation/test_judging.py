@@ -1,10 +1,9 @@
 """Answers of users' methods count by the dataset's equality, and the gold has no say in a vote."""
 
-import json
-
 import pytest
+from small import import_rows
 
-from feval import evaluate, import_recording, load
+from feval import evaluate, load
 
 POOL = ["1/2", "0.5", "7", "0.50", "7"]  # three spellings of a half outvote two sevens
 
@@ -24,10 +23,7 @@ def write_numbers(out, golds, pools):
         }
         for i, (gold, own) in enumerate(zip(golds, pools, strict=True))
     ]
-    (source := out.with_suffix(".jsonl")).write_text("\n".join(map(json.dumps, rows)))
-    return import_recording(
-        "jsonl", source, out, dataset="sums", llm="m", answer_kind="number", prices="none"
-    )
+    return import_rows(out, rows, dataset="sums", llm="m", answer_kind="number", prices="none")
 
 
 @pytest.mark.parametrize("spelling", ["12", "12.0", " 12 ", "24/2", "$12", "12."])

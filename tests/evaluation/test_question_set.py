@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval, said
-from small import letters, write_toy
+from small import import_rows, letters, write_toy
 
 from feval import (
     BudgetEnvironment,
@@ -85,10 +85,8 @@ def unreadable(tmp_path_factory):
         | gold
         for i, gold in enumerate(golds)
     ]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    options = "--dataset sums --answer-kind number --llm gpt-4o-mini --out"
-    said("import jsonl", folder / "rows.jsonl", options, folder / "sums")
-    return folder / "sums"
+    options = {"dataset": "sums", "answer_kind": "number", "llm": "gpt-4o-mini"}
+    return import_rows(folder / "sums", rows, **options)
 
 
 COMMANDS = {

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from command_line import failed, feval, said
-from small import letters, pool, write_rows
+from small import import_rows, letters, pool, write_rows
 
 from feval import BudgetEnvironment, evaluate, load, self_consistency_curve
 from feval.errors import (
@@ -160,9 +160,7 @@ def test_forecasts_and_plans_cost_the_mean_of_what_cots_state(replay, tmp_path):
         for q in range(2)
         for i, a in enumerate("aab")
     ]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    of = "--dataset toy --llm m --answer-kind text --out"
-    said("import jsonl", tmp_path / "x.jsonl", of, tmp_path / "r")
+    import_rows(tmp_path / "r", rows, dataset="toy", llm="m", answer_kind="text")
     shown = said("plan --budget 9usd --recording", tmp_path / "r")
     assert "Buy 3 votes on 2 questions for 1.5 USD, and expect" in shown
     assert "USD as each CoT states them" in shown
@@ -238,10 +236,7 @@ def test_routerarena_costs_what_its_cache_states(shared, tmp_path):
         }
         for row in rows
     ]  # fmt: skip
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    out = import_recording(
-        "jsonl", tmp_path / "x.jsonl", tmp_path / "r", dataset="arena", answer_kind="text"
-    )
+    out = import_rows(tmp_path / "r", lines, dataset="arena", answer_kind="text")
     dataset, opened = load("arena", llms, out, prices="recorded", right="verdict")
     for llm in opened:
         call = evaluate(SingleCall(), dataset, llm)
@@ -256,11 +251,10 @@ def test_tokens_that_nobody_counted_are_not_known(tmp_path):
         {"id": "q", "question": "?", "gold": "a", "sample": i, "answer": a, "usd": 0.25}
         for i, a in enumerate("aab")
     ]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     options = {"dataset": "toy", "llm": "m", "answer_kind": "text"}
     with pytest.raises(TokenCounterError, match="has none for m"):
-        import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "u", counter="usage", **options)
-    out = import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "r", **options)
+        import_rows(tmp_path / "u", rows, counter="usage", **options)
+    out = import_rows(tmp_path / "r", rows, **options)
     dataset, [llm] = load("toy", recording=out)
     result = evaluate(SingleCall(), dataset, llm)
     assert (result.usd_per_question, result.calls_per_question) == (0.25, 1)

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 from command_line import feval, said
+from small import import_rows
 
 from feval import compare, evaluate, load, merge
 from feval.errors import (
@@ -43,11 +44,7 @@ LLMS = ("small", "large")
 
 
 def recording_of(folder, rows, kind="verbatim", **options):
-    source = folder / "rows.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = folder / "recording"
-    import_recording("jsonl", source, out, dataset="d", answer_kind=kind, **options)
-    return out
+    return import_rows(folder / "recording", rows, answer_kind=kind, **options)
 
 
 def graded(values):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
-from small import write_toy
+from small import write_lines, write_toy
 from typer.testing import CliRunner
 
 import feval
@@ -169,12 +169,11 @@ def test_every_command_computes_the_same_on_a_cluster(cluster, tmp_path):
 def test_an_import_sends_the_texts_to_the_cluster(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("feval.importers.jsonl._PIECE_BYTES", 500)
     monkeypatch.setattr("feval.importers.pools._BLOCK_COTS", 5)
-    source = tmp_path / "x.jsonl"
     rows = (
         {"id": n % 9, "question": "Q?", "gold": "1", "text": f"The answer is {n % 4}."}
         for n in range(60)
     )
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = write_lines(tmp_path / "x.jsonl", rows)
     command = (
         "import",
         "jsonl",

@@ -11,7 +11,7 @@ import pytest
 from command_line import feval
 from parcels import Parcels
 from places import read_data
-from small import content, pool, write_rows, write_toy
+from small import content, import_rows, pool, write_rows, write_toy
 
 from feval import import_recording
 from feval.answers import EXTRACTOR_VERSION
@@ -32,10 +32,7 @@ REQUEST, LINES, TREE, TURNS = map(EXPORTED.get, ("request", "lines", "tree", "tu
 
 
 def recorded(folder, lines, name="rec", dataset="toy", kind="number"):
-    source = folder / f"{name}.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    import_recording("jsonl", source, folder / name, dataset=dataset, answer_kind=kind)
-    return folder / name
+    return import_rows(folder / name, lines, dataset=dataset, answer_kind=kind)
 
 
 @pytest.fixture(scope="module")

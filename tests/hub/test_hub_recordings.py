@@ -2,7 +2,6 @@
 Hub on loopback.
 """
 
-import hashlib
 import json
 import logging
 import re
@@ -19,7 +18,7 @@ from huggingface_hub import constants
 from places import ROOT
 from recorded_probes import ALPHA, as_words, probe_words, write_probed
 from recorded_turns import write_full_turns
-from small import content, in_parts, restate, write_scored_toy
+from small import content, in_parts, record_of, restate, stated, write_scored_toy
 
 import feval
 from feval.errors import (
@@ -405,13 +404,19 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(hub, folder
 
 
 def publish_changed(hub, folder, change, **files):
-    manifest = json.loads((folder / "manifest.json").read_bytes())
+    manifest = stated(folder)
     change(manifest)
     return put(hub, folder, **{"manifest.json": manifest_bytes(manifest), **files})
 
 
-def record_of(data, rows=1):
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
+def publish_files(hub, folder, files, rows):
+    """Publish a recording with other files, which its manifest states."""
+
+    def restate(manifest):
+        stating = {path: record_of(data) | {"rows": rows} for path, data in files.items()}
+        manifest["files"].update(stating)
+
+    return publish_changed(hub, folder, restate, **files)
 
 
 @pytest.mark.parametrize(
@@ -428,9 +433,7 @@ def record_of(data, rows=1):
     ],
 )
 def test_a_manifest_that_names_other_files_is_refused(hub, folder, path, tmp_path):
-    address = publish_changed(
-        hub, folder, lambda manifest: manifest["files"].update({path: record_of(b"evil")})
-    )
+    address = publish_files(hub, folder, {path: b"evil"}, 1)
     for ask in (
         lambda: pull(address),
         lambda: pull(address, tmp_path / "out"),
@@ -502,12 +505,7 @@ def test_a_parquet_bomb_is_refused_unread(hub, folder, kind):
     data, rows = bomb(kind)
     assert len(data) < 1 << 19
     path = "texts/toy/a.parquet"
-    address = publish_changed(
-        hub,
-        folder,
-        lambda manifest: manifest["files"].update({path: record_of(data, rows)}),
-        **{path: data},
-    )
+    address = publish_files(hub, folder, {path: data}, rows)
     pool = pa.default_memory_pool()
     before = pool.max_memory()
     with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
@@ -521,12 +519,7 @@ def test_another_content_than_the_recording_hash_pins_is_refused(hub, folder):
     name = "output_tokens"
     tokens = pa.array([tokens + 1 for tokens in table.column(name).to_pylist()], pa.int32())
     data = parquet(table.set_column(table.schema.get_field_index(name), name, tokens))
-    address = publish_changed(
-        hub,
-        folder,
-        lambda manifest: manifest["files"].update({path: record_of(data, len(table))}),
-        **{path: data},
-    )
+    address = publish_files(hub, folder, {path: data}, len(table))
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be"):
         load(address, "a")
     load(address, "b")
@@ -539,13 +532,7 @@ def test_votes_that_say_something_else_are_refused(hub, folder, llms, tmp_path):
         tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES
     )
     votes = {path: (other / path).read_bytes() for path in ("votes/toy.votes", "votes/toy.details")}
-
-    def swap(manifest):
-        manifest["files"].update(
-            {path: record_of(data, len(GOLDS)) for path, data in votes.items()}
-        )
-
-    address = publish_changed(hub, folder, swap, **votes)
+    address = publish_files(hub, folder, votes, len(GOLDS))
     assert open_place(address).hash == open_recording(folder).hash
     if llms == ["a"]:
         with pytest.raises(DamagedRecordingError, match=r"contradicts the Parquet files"):

@@ -13,11 +13,11 @@ from hub_settings import run_feval
 from places import ROOT
 from published import write
 from recorded_probes import ALPHA, write_probed
+from small import import_rows
 
 from feval import evaluate
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import pull
-from feval.importers import import_recording
 from feval.methods import SingleCall
 from feval.publish.results import result_files, with_results
 from feval.recording import open_recording, verify_recording
@@ -87,9 +87,7 @@ def test_a_graded_recording_comes_back_with_verdicts_usd_and_features(hub, tmp_p
         | {"features": {"level": str(place // 2)}}
         for place, verdict in enumerate([1, 0, 0.5, 0.25])
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    options = {"dataset": "d", "answer_kind": "text", "prices": "recorded"}
-    made = import_recording("jsonl", tmp_path / "rows.jsonl", tmp_path / "graded", **options)
+    made = import_rows(tmp_path / "graded", rows, answer_kind="text", prices="recorded")
     (tmp_path / "words.md").write_text("---\nlicense: mit\n---\n")
     pushed = run_json("push", made, REPO, "--words", tmp_path / "words.md")
     pulled = pull(f"hf://{REPO}@{pushed['commit']}", tmp_path / "pulled")

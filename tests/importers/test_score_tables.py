@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import feval
-from small import letters, write_toy
+from small import import_rows, letters, write_lines, write_toy
 
 from feval import evaluate, load
 from feval.errors import FevalError, SourceError
 from feval.exporters import export_recording
-from feval.importers import import_recording
 from feval.importers.scores import import_scores
 from feval.methods import METHODS
 from feval.recording import merge, open_recording, verify_recording
@@ -56,7 +55,7 @@ def written(path, table):
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(list(table)), path)
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table))
+        write_lines(path, table)
     else:
         with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, names)
@@ -106,7 +105,6 @@ def test_scores_and_step_scores_of_every_kind_of_file(toy, tmp_path, suffix):
 
 
 def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path):
-    source = tmp_path / "same.jsonl"
     same = {"text": "The answer.", "tokens": 3}
     line = {
         "id": "q",
@@ -115,9 +113,7 @@ def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path):
         "samples": [{**same, "answer": "1"}, {**same, "answer": "2"}],
     }
     # two equal questions, too
-    source.write_text(json.dumps(line) + "\n" + json.dumps({**line, "id": "r"}) + "\n")
-    options = {"dataset": "d", "llm": "m", "answer_kind": "number"}
-    import_recording("jsonl", source, tmp_path / "rec", **options)
+    import_rows(tmp_path / "rec", [line, {**line, "id": "r"}], llm="m", answer_kind="number")
     scores = pd.DataFrame(
         {"question_id": ["r", "q", "q", "r"], "sample": [1, 0, 1, 0], "score": [0.1, 0.2, 0.9, 0.8]}
     )
@@ -232,7 +228,6 @@ def test_a_broken_table_is_a_sentence(toy, tmp_path, data, message):
 
 
 def test_several_datasets_are_named_by_a_column(toy, tmp_path):
-    source = tmp_path / "o.jsonl"
     line = {
         "id": "toy/0",
         "question": "?",
@@ -240,10 +235,9 @@ def test_several_datasets_are_named_by_a_column(toy, tmp_path):
         "max_tokens": 64,
         "samples": [{"text": "x", "answer": "4"}],
     }
-    source.write_text(json.dumps(line))
     options = {"dataset": "other", "llm": "alpha", "answer_kind": "verbatim"}
-    import_recording("jsonl", source, tmp_path / "other", **options)
-    both = merge([toy, tmp_path / "other"], tmp_path / "both")
+    other = import_rows(tmp_path / "other", [line], **options)
+    both = merge([toy, other], tmp_path / "both")
     table = rows(score=[1, 2, 3, 4, 5, 6, 7])
     with pytest.raises(SourceError, match="has no dataset"):
         import_scores(both, written(tmp_path / "t.csv", table), tmp_path / "out")

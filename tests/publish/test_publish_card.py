@@ -17,7 +17,7 @@ from published import write
 from recorded_probes import ALPHA, write_probed
 from recorded_trees import write_trees
 from recorded_turns import write_turns
-from small import pool, write_rows
+from small import import_rows, pool, write_rows
 
 from feval.cards.prices import PriceList
 from feval.errors import CardError
@@ -209,10 +209,7 @@ def test_the_page_says_what_is_in_the_recording(demo_page):
 
 def imported(tmp_path, sample):
     question = {"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [sample]}
-    (tmp_path / "x.jsonl").write_text(json.dumps(question) + "\n")
-    return import_recording(
-        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
-    )
+    return import_rows(tmp_path / "i", [question], llm="m", answer_kind="number")
 
 
 def claims(folder):

@@ -15,10 +15,10 @@ import pytest
 from command_line import feval
 from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend
+from small import import_rows
 
 from feval import evaluate, load, plurality
 from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
-from feval.importers import import_recording
 from feval.recording import Question, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
 from recorders.live import record_method
@@ -137,9 +137,7 @@ def test_a_method_asked_live_leaves_the_verdicts_of_a_recording_behind(tmp_path)
         for name in NAMES
         for each in QUESTIONS
     ]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"dataset": "sums", "answer_kind": "number"}
-    graded = import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "graded", **options)
+    graded = import_rows(tmp_path / "graded", rows, dataset="sums", answer_kind="number")
 
     def copied(question, *llms):
         answers = [llm.sample(1).answers[0] for llm in llms]

@@ -2,7 +2,6 @@
 installed or opened.
 """
 
-import json
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from places import read_data
-from small import change_column
+from small import change_column, import_rows, stated
 
 from feval import evaluate, load
 from feval.answers import equality, equivalence
@@ -20,7 +19,6 @@ from feval.evaluation import curves
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.requests import Consumption
 from feval.forecast import estimate
-from feval.importers import import_recording
 from feval.methods import SelfConsistency, SingleCall
 from feval.receipts.grading import grade_answers
 from feval.recording import (
@@ -46,7 +44,6 @@ ANSWERS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
 
 
 def recorded(out, answers=ANSWERS, gold="x+1", llm="some-llm", kind="latex", **options):
-    source = out.with_suffix(".jsonl")
     samples = [
         {"text": f"The answer is ${answer}$.", "answer": answer, "tokens": 5} for answer in answers
     ]
@@ -57,10 +54,8 @@ def recorded(out, answers=ANSWERS, gold="x+1", llm="some-llm", kind="latex", **o
         "prompt_tokens": 3,
         "samples": samples,
     }
-    source.write_text(json.dumps(row))
-    return import_recording(
-        "jsonl", source, out, dataset="maths", llm=llm, answer_kind=kind, prices="none", **options
-    )
+    options = {"dataset": "maths", "answer_kind": kind, "prices": "none"} | options
+    return import_rows(out, [row], llm=llm, **options)
 
 
 def accuracy(recording, n=5, llms=None):
@@ -102,7 +97,7 @@ def test_the_verdicts_are_a_part_of_the_recording_with_a_leaf(tmp_path):
         ("1+x", "x+2", False),
         ("2+x", "x+2", True),
     ]
-    manifest = json.loads((recording / "manifest.json").read_text())
+    manifest = stated(recording)
     assert [leaf["llm"] for leaf in manifest["leaves"] if leaf["part"] == "equality"] == [None]
     assert manifest["datasets"][0]["equality"] == {
         "name": f"math-verify-{equality.version()}",
@@ -243,9 +238,8 @@ def test_extraction_counts_right_answers_as_they_vote(tmp_path):
 
 def test_an_import_counts_right_answers_as_they_vote(tmp_path):
     samples = [{"text": "a reply", "answer": answer} for answer in ("x+1", "1+x", "1 + x", "x+2")]
-    source = tmp_path / "x.jsonl"
-    source.write_text(json.dumps({"id": "q", "question": "?", "gold": "x+1", "samples": samples}))
-    made = import_recording("jsonl", source, tmp_path / "made", dataset="math_500", llm="m")
+    row = {"id": "q", "question": "?", "gold": "x+1", "samples": samples}
+    made = import_rows(tmp_path / "made", [row], dataset="math_500", llm="m")
     assert any(
         "m: 75.0 % and 25.0 %" in note for note in open_recording(made).manifest.raw["notes"]
     )
@@ -396,7 +390,6 @@ def test_a_cot_is_right_by_its_own_answer_whatever_its_party_holds(tmp_path):
 
 
 def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path):
-    source = tmp_path / "two.jsonl"
     rows = [
         {
             "id": name,
@@ -406,10 +399,7 @@ def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path):
         }
         for name, x in (("first", "x"), ("second", "y"))
     ]
-    source.write_text("\n".join(map(json.dumps, rows)))
-    whole = import_recording(
-        "jsonl", source, tmp_path / "two", dataset="d", llm="m", answer_kind="latex", prices="none"
-    )
+    whole = import_rows(tmp_path / "two", rows, llm="m", answer_kind="latex", prices="none")
     assert list(open_recording(whole).verdicts("d")) == ["first", "second"]
     chosen = select(whole, tmp_path / "one", questions=["second"])
     assert list(open_recording(chosen).verdicts("d")) == ["second"]

@@ -1,6 +1,5 @@
 """Parquet files of a local folder made by hand, which the manifest lists as they are."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import KINDS, bomb, parquet
-from small import letters, put_manifest, restate, write_toy
+from small import letters, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import open_recording, verify_recording
@@ -32,15 +31,11 @@ def toy(source, tmp_path):
     return Path(shutil.copytree(source, tmp_path / "toy"))
 
 
-def replace(toy, path, data, rows=None):
+def replace(toy, path, data, **facts):
     """Put another file in the place of one, and let the manifest agree with it."""
     (toy / path).unlink()  # other recordings may share it
     (toy / path).write_bytes(data)
-    restate(toy, path)
-    if rows is not None:
-        manifest = json.loads((toy / "manifest.json").read_text())
-        manifest["files"][path]["rows"] = rows
-        put_manifest(toy, manifest)
+    restate(toy, path, **facts)
     return open_recording(toy)
 
 
@@ -48,7 +43,7 @@ def replace(toy, path, data, rows=None):
 def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy, kind):
     data, rows = bomb(kind)
     assert len(data) < 1 << 19
-    recording = replace(toy, TEXTS, data, rows)
+    recording = replace(toy, TEXTS, data, rows=rows)
     pool = pa.default_memory_pool()
     before = pool.max_memory()
     with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
@@ -60,7 +55,7 @@ def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy, kind):
 def test_texts_are_not_read_from_a_bomb(toy):
     """The file of the issue: 1,148 bytes that stand for 8 GB."""
     data, rows = bomb("dictionary", "text")
-    recording = replace(toy, TEXTS, data, rows)
+    recording = replace(toy, TEXTS, data, rows=rows)
     with pytest.raises(
         DamagedRecordingError, match=r"has [0-9,]+ bytes and would expand to 8,\d+,\d+,\d+ bytes"
     ):
@@ -91,7 +86,7 @@ def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy):
     data = data[:footer] + changed
     assert pq.read_metadata(pa.BufferReader(data)).row_group(0).total_byte_size == 5
     with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
-        list(replace(toy, TEXTS, data, rows).scan("texts", "toy", "alpha"))
+        list(replace(toy, TEXTS, data, rows=rows).scan("texts", "toy", "alpha"))
 
 
 def test_every_page_of_a_sound_file_is_found():
@@ -183,9 +178,9 @@ def test_files_of_other_questions_are_a_sentence(toy):
     good = {name: (toy / name).read_bytes() for name in (REQUESTS, QUESTIONS)}
     replace(toy, REQUESTS, ids[REQUESTS])
     assert not verify_recording(toy).ok
-    replace(toy, REQUESTS, parquet(pq.read_table(toy / REQUESTS).slice(0, 1)), 1)
+    replace(toy, REQUESTS, parquet(pq.read_table(toy / REQUESTS).slice(0, 1)), rows=1)
     assert "alpha was asked 'x', which is no question of toy." in verify_recording(toy).problems
-    replace(toy, REQUESTS, good[REQUESTS], 2)
+    replace(toy, REQUESTS, good[REQUESTS], rows=2)
     replace(toy, QUESTIONS, ids[QUESTIONS])
     assert "a question id comes twice" in verify_recording(toy).problems[0]
     replace(toy, QUESTIONS, good[QUESTIONS])
@@ -210,6 +205,6 @@ def test_fewer_or_more_rows_than_the_manifest_or_the_votes_have_are_a_sentence(t
     with pytest.raises(DamagedRecordingError, match="should have 4 rows, found 3"):
         replace(toy, TEXTS, parquet(table.slice(0, 3))).texts("toy", "alpha", 0)
     for texts in (table.slice(0, 3), pa.concat_tables([table, table])):
-        recording = replace(toy, TEXTS, parquet(texts), len(texts))
+        recording = replace(toy, TEXTS, parquet(texts), rows=len(texts))
         with pytest.raises(FevalError, match="4"):
             recording.texts("toy", "alpha", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from small import letters, pool, put_manifest, write_rows, write_scored_toy
+from small import changed_manifest, letters, pool, stated, write_rows, write_scored_toy
 
 from feval import load
 from feval.cards.billing import Price
@@ -34,16 +34,11 @@ def changed(scored, tmp_path):
 
     def copied(change):
         folder = Path(shutil.copytree(scored, tmp_path / "changed", dirs_exist_ok=True))
-        manifest = stated(scored)
-        change(manifest)
-        put_manifest(folder, manifest)
+        with changed_manifest(folder) as manifest:
+            change(manifest)
         return folder
 
     return copied
-
-
-def stated(recording):
-    return json.loads((recording / "manifest.json").read_bytes())
 
 
 def values(value, place=()):

@@ -1,6 +1,5 @@
 """Parts in several files: read, verified and fetched as if they were in one."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,14 @@ import pytest
 from readings import readings
 from small import (
     SCORER,
+    changed_manifest,
     content,
     in_parts,
     letters,
     pool,
-    put_manifest,
     restate,
     scored_pool,
+    stated,
     write_rows,
 )
 
@@ -89,9 +89,8 @@ def test_parts_in_several_files_verify(cut):
 def test_parts_that_do_not_follow_each_other_are_refused(cut, tmp_path, old, new):
     """A gap in the numbers, one file beside several, a number without a place."""
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
-    manifest = json.loads((folder / "manifest.json").read_text())
     [old] = [
-        path for path in manifest["files"] if path.startswith(old[:20]) and path.endswith(old[-18:])
+        path for path in content(folder) if path.startswith(old[:20]) and path.endswith(old[-18:])
     ]
     stem = old.rpartition("/")[0]
     path = {
@@ -99,9 +98,9 @@ def test_parts_that_do_not_follow_each_other_are_refused(cut, tmp_path, old, new
         "file": f"{stem}.parquet",
         "beyond": f"{stem}/part-4.parquet",
     }[new]
-    manifest["files"][path] = manifest["files"].pop(old)
+    with changed_manifest(folder) as manifest:
+        manifest["files"][path] = manifest["files"].pop(old)
     (folder / old).rename(folder / path)
-    put_manifest(folder, manifest)
     with pytest.raises(
         DamagedRecordingError, match="a part is one file, or several numbered from 0 without a gap"
     ):
@@ -114,13 +113,11 @@ def test_parts_that_do_not_follow_each_other_are_refused(cut, tmp_path, old, new
 
 def test_files_in_another_order_are_found(cut, tmp_path):
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
-    manifest = json.loads((folder / "manifest.json").read_text())
     names = [f"texts/toy/alpha/part-0000{number}.parquet" for number in (0, 1)]
     first, second = (content(folder)[name] for name in names)
     for name, data, old in zip(names, (second, first), names[::-1], strict=True):
         (folder / name).write_bytes(data)
-        manifest["files"][name] = json.loads((cut / "manifest.json").read_text())["files"][old]
-    put_manifest(folder, manifest)
+        restate(folder, name, rows=stated(cut)["files"][old]["rows"])
     with pytest.raises(DamagedRecordingError, match="the leaf toy / alpha / texts should be"):
         check_leaf(open_recording(folder), Part("texts", "toy", "alpha"))
     assert not verify_recording(folder).ok
@@ -128,16 +125,12 @@ def test_files_in_another_order_are_found(cut, tmp_path):
 
 def test_a_pool_that_two_files_share_is_found(whole, tmp_path):
     folder = in_parts(whole, tmp_path / "r", {"texts": 5})
-    manifest = json.loads((folder / "manifest.json").read_text())
     path = "texts/toy/alpha/part-00000.parquet"
     table = pq.read_table(folder / path)
     for number, piece in enumerate((table.slice(0, 4), table.slice(4))):
         name = path.replace("00000", f"0000{number}")
         pq.write_table(piece, folder / name)
-        manifest["files"][name] = manifest["files"][path] | {"rows": len(piece)}
-    put_manifest(folder, manifest)
-    for number in (0, 1):
-        restate(folder, path.replace("00000", f"0000{number}"))
+        restate(folder, name, rows=len(piece))
     assert verify_recording(folder).problems == (
         f"{path}: it ends before all CoTs of its last question.",
     )

@@ -15,7 +15,7 @@ import pytest
 from command_line import feval
 from hypothesis import given, settings, strategies as st
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
-from small import change_column, put_manifest, restate, write_toy
+from small import change_column, changed_manifest, restate, write_toy
 
 from feval.errors import (
     ConflictError,
@@ -377,11 +377,10 @@ def test_a_parquet_file_made_by_hand_is_found(copy, column, change, sentence):
     ],
 )
 def test_a_manifest_that_says_something_else_is_found(copy, change, sentence):
-    manifest = json.loads((copy / "manifest.json").read_text())
-    change(manifest)
     with pytest.raises(FevalError, match=sentence):
         try:
-            put_manifest(copy, manifest)
+            with changed_manifest(copy) as manifest:
+                change(manifest)
         except ValueError as error:
             raise FevalError(str(error)) from error
         raise FevalError(" ".join(verify_recording(copy).problems))

@@ -19,9 +19,9 @@ from places import SUPPORT
 from small import (
     TOY,
     change_column,
+    changed_manifest,
     letters,
     pool,
-    put_manifest,
     question,
     restate,
     write_rows,
@@ -176,9 +176,8 @@ def test_details_of_another_dataset_or_of_other_questions_are_refused(toy, tmp_p
     restate(toy, "votes/toy.details")
     with pytest.raises(DamagedRecordingError, match="should have 7 arrays, found 6"):
         open_recording(toy).votes("toy").candidates(0)
-    manifest = json.loads((toy / "manifest.json").read_text())
-    del manifest["files"]["votes/toy.details"]
-    put_manifest(toy, manifest)
+    with changed_manifest(toy) as manifest:
+        del manifest["files"]["votes/toy.details"]
     with pytest.raises(DamagedRecordingError, match="does not list"):
         open_recording(toy).votes("toy").candidates(0)
 

@@ -2,13 +2,12 @@
 recording too.
 """
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import change_column, letters, pool, put_manifest, restate, write_rows, write_toy
+from small import change_column, changed_manifest, letters, pool, restate, write_rows, write_toy
 
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
@@ -134,9 +133,8 @@ def test_arrays_that_contradict_the_file_are_found(tmp_path):
 def test_steps_that_are_missing_are_never_read_as_whole_cots(trees, tmp_path):
     path = "steps/toy/tree.parquet"
     folder = write_trees(tmp_path / "unlisted")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["files"][path], manifest["pairs"][0]["depth"]
-    put_manifest(folder, manifest)
+    with changed_manifest(folder) as manifest:
+        del manifest["files"][path], manifest["pairs"][0]["depth"]
     assert open_recording(folder).has_steps("toy", "tree")
     for derived in (
         lambda: select(folder, tmp_path / "s", questions=["toy/0"]),

@@ -11,13 +11,13 @@ from command_line import feval
 from parcels import Parcels
 from places import read_data
 from recording_doubles import FakeBackend
+from small import import_rows
 
 from feval import load
 from feval.answers.thoughts import mark_tokens, split
 from feval.cards.cards import llm_card
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import UsageError
-from feval.importers import import_recording
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -80,7 +80,6 @@ def assert_split(recording):
 
 
 def imported(tmp_path, samples, llm=LLM, **options):
-    source = tmp_path / "source.jsonl"
     line = {
         "id": "sums/0",
         "question": "Two and two?",
@@ -88,10 +87,9 @@ def imported(tmp_path, samples, llm=LLM, **options):
         "llm": llm,
         "samples": samples,
     }
-    source.write_text(json.dumps(line) + "\n")
     out = tmp_path / f"imported-{len(list(tmp_path.iterdir()))}"
     options = {"dataset": "sums", "answer_kind": "number"} | options
-    return open_recording(import_recording("jsonl", source, out, **options))
+    return open_recording(import_rows(out, [line], **options))
 
 
 def written(out, *, texts, llms=(LLM,), **fields):
@@ -204,7 +202,6 @@ CUT = [
 def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
     tmp_path, monkeypatch, order, executed
 ):
-    source = tmp_path / "source.jsonl"
     lines = [
         {
             "id": f"q{n}",
@@ -214,14 +211,12 @@ def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
         }
         for n in order
     ]
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options = {"dataset": "sums", "answer_kind": "number", "llm": LLM}
-    out = import_recording(
-        "jsonl", source, tmp_path / "new", **options, executor=Parcels() if executed else None
-    )
+    executor = Parcels() if executed else None
+    out = import_rows(tmp_path / "new", lines, **options, executor=executor)
     with monkeypatch.context() as patch:  # as it was imported before this was known
         patch.setattr("feval.importers.pools.opened_by_template", lambda *_: False)
-        old = import_recording("jsonl", source, tmp_path / "old", **options)
+        old = import_rows(tmp_path / "old", lines, **options)
     recordings = [open_recording(out), open_recording(extract(old, tmp_path / "again").path)]
     for recording in recordings:
         pools = {pool.question_id: pool for pool in recording.pools("sums", LLM)}

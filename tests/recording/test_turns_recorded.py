@@ -2,12 +2,11 @@
 too.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
-from small import pool, put_manifest
+from small import changed_manifest, pool
 
 from feval.errors import DamagedRecordingError, UsageError
 from feval.recording import content, extract, merge, open_recording, select, verify_recording
@@ -51,9 +50,8 @@ def test_info_calls_turns_turns(turns):
 
 def test_turns_that_are_missing_are_never_read_as_steps(turns, tmp_path):
     path, folder = "turns/toy/m@revise.parquet", write_turns(tmp_path / "unlisted")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["files"][path], manifest["pairs"][0]["turns"]
-    put_manifest(folder, manifest)
+    with changed_manifest(folder) as manifest:
+        del manifest["files"][path], manifest["pairs"][0]["turns"]
     for derived in (
         lambda: open_recording(folder).messages("toy", "m@revise", 0),
         lambda: select(folder, tmp_path / "s", questions=["toy/0"]),

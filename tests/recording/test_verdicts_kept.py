@@ -6,6 +6,7 @@ import json
 
 import pytest
 from command_line import said
+from small import import_rows
 
 from feval import load
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
@@ -28,9 +29,7 @@ def rows_of(llm, **more):
 
 
 def recording_of(folder, rows, name="recording"):
-    source = folder / f"{name}.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return import_recording("jsonl", source, folder / name, dataset="d", answer_kind="verbatim")
+    return import_rows(folder / name, rows, answer_kind="verbatim")
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 continue as parts.
 """
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from small import pool, write_rows
+from small import pool, stated, write_rows
 
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.layout.format import Part
@@ -29,7 +28,7 @@ def write(out, questions=5):
     ]
     judge = ScorerInfo("judge", "python")
     write_rows(out, ["1"] * questions, (LLM, pools), info=info, scores={LLM: scores}, scorer=judge)
-    return json.loads((out / "manifest.json").read_text())
+    return stated(out)
 
 
 def groups(path):

@@ -14,11 +14,10 @@ from command_line import feval, said
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
-from small import letters, pool, write_rows, write_toy
+from small import import_rows, letters, pool, write_rows, write_toy
 
 from feval import from_dataframe
 from feval.cli.output import Output
-from feval.importers import import_recording
 from feval.recording import ProbeRows, open_recording
 from feval.report.looking import answer_span, overview, question_pieces, recorded_questions
 from feval.report.page.questions import view_page
@@ -261,15 +260,13 @@ def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
 
 def test_cots_are_marked_by_their_verdicts(tmp_path):
     verdicts = [("a", 1), ("a", 0), ("b", 0.5), (None, 1), ("c", None)]
-    source = tmp_path / "rows.jsonl"
     rows = [
         {"id": "q", "question": "why?", "llm": "m", "sample": place, "answer": answer, "gold": gold}
         | {"verdict": verdict, "grader": "pytest", "text": "x", "tokens": 1, "id": name}
         for name, gold in (("q", None), ("labelled", "a"))
         for place, (answer, verdict) in enumerate(verdicts)
     ]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    import_recording("jsonl", source, tmp_path / "rec", dataset="d", answer_kind="verbatim")
+    import_rows(tmp_path / "rec", rows, answer_kind="verbatim")
     shown = said("show", tmp_path / "rec", "q")
     marks = ("◐ a, 0.5 right", "◐ b, 0.5 right", "✓ no answer", "✗ c")
     assert all(mark in shown for mark in (*marks, "sample 0  ✓ a", "sample 1  ✗ a"))

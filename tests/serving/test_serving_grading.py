@@ -8,7 +8,7 @@ import json
 import pytest
 from places import read_data
 from serving_doubles import asked_by_text, reply_to, rows, texts_of, write
-from small import letters, write_toy
+from small import letters, write_lines, write_toy
 from typer.testing import CliRunner
 
 from feval import SelfConsistency, evaluate, load
@@ -154,9 +154,8 @@ def test_the_command(served, toy, tmp_path):
     for question in range(3):
         ask(served, question, 2)
     served.close()
-    answers = tmp_path / "answers.jsonl"
     rows = [{"id": name, "answer": answer} for name, answer in ANSWERS.items() if name != "toy/1"]
-    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = write_lines(tmp_path / "answers.jsonl", rows)
     out = tmp_path / "graded"
     given = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy)
     given += ("--out", out)

@@ -2,13 +2,13 @@
 the fixtures from here.
 """
 
-import json
 import re
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 from foreign_sources import dumped
+from small import stated
 
 from feval.errors import ConflictError, FevalError, SourceError
 from feval.importers import import_recording
@@ -207,4 +207,4 @@ def notes(recording):
 
 
 def manifest(recording):
-    return json.loads((recording.path / "manifest.json").read_text())
+    return stated(recording.path)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -11,6 +12,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feval.importers import import_recording
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -95,6 +97,18 @@ def write_rows(
     return out
 
 
+def write_lines(path, rows):
+    """Write rows as JSON lines; return the path."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def import_rows(out, rows, *, dataset="d", **options):
+    """A recording of rows, which are written as JSON lines beside it."""
+    source = write_lines(out.with_suffix(".jsonl"), rows)
+    return import_recording("jsonl", source, out, dataset=dataset, **options)
+
+
 def content(folder):
     """The bytes of all files in a folder."""
     return {
@@ -104,14 +118,29 @@ def content(folder):
     }
 
 
-def restate(recording, path):
+def stated(recording):
+    """The manifest as its file has it."""
+    return json.loads((recording / "manifest.json").read_bytes())
+
+
+@contextmanager
+def changed_manifest(recording):
+    """The manifest, to be changed on purpose; it is written with the checksum it has then."""
+    manifest = stated(recording)
+    yield manifest
+    (recording / "manifest.json").write_bytes(manifest_bytes(manifest))
+
+
+def record_of(data):
+    """What a manifest says of the bytes of a file."""
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def restate(recording, path, **facts):
     """Write into the manifest what a file that was changed on purpose has now."""
-    manifest, data = (
-        json.loads((recording / "manifest.json").read_text()),
-        (recording / path).read_bytes(),
-    )
-    manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    put_manifest(recording, manifest)
+    with changed_manifest(recording) as manifest:
+        record = record_of((recording / path).read_bytes()) | facts
+        manifest["files"].setdefault(path, {}).update(record)
 
 
 def change_column(recording, path, name, change):
@@ -130,32 +159,22 @@ def in_parts(recording, out, questions):
     questions each.
     """
     shutil.copytree(recording, out)
-    manifest = json.loads((out / "manifest.json").read_text())
-    for path in [path for path in manifest["files"] if path.split("/")[0] in questions]:
-        table = pq.read_table(out / path)
-        ids = table.column("question_id").to_pylist()
-        starts = [row for row, name in enumerate(ids) if row == 0 or ids[row - 1] != name]
-        bounds = [*starts[:: questions[path.split("/")[0]]], len(ids)]
-        (out / path).unlink()
-        manifest["files"].pop(path)
-        for number, (start, stop) in enumerate(pairwise(bounds)):
-            piece = f"{path.removesuffix('.parquet')}/part-{number:05d}.parquet"
-            (out / piece).parent.mkdir(exist_ok=True)
-            pq.write_table(table.slice(start, stop - start), out / piece, write_page_index=True)
-            data = (out / piece).read_bytes()
-            record = {
-                "bytes": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-                "rows": stop - start,
-            }
-            manifest["files"][piece] = record
-    put_manifest(out, manifest | {"features": sorted({*manifest["features"], "several-files"})})
+    with changed_manifest(out) as manifest:
+        files = manifest["files"]
+        for path in [path for path in files if path.split("/")[0] in questions]:
+            table = pq.read_table(out / path)
+            ids = table.column("question_id").to_pylist()
+            starts = [row for row, name in enumerate(ids) if row == 0 or ids[row - 1] != name]
+            bounds = [*starts[:: questions[path.split("/")[0]]], len(ids)]
+            (out / path).unlink()
+            files.pop(path)
+            for number, (start, stop) in enumerate(pairwise(bounds)):
+                piece = f"{path.removesuffix('.parquet')}/part-{number:05d}.parquet"
+                (out / piece).parent.mkdir(exist_ok=True)
+                pq.write_table(table.slice(start, stop - start), out / piece, write_page_index=True)
+                files[piece] = record_of((out / piece).read_bytes()) | {"rows": stop - start}
+        manifest["features"] = sorted({*manifest["features"], "several-files"})
     return out
-
-
-def put_manifest(recording, manifest):
-    """Write a manifest that was changed on purpose, with the checksum it has now."""
-    (recording / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
 def scored_pool(llm, index, answers):

@@ -22,6 +22,7 @@ import pytest
 from faulty_server import FaultyServer, Reply, error
 from places import ROOT
 from settings_files import settings_file
+from small import write_lines
 from typer.testing import CliRunner
 
 import feval
@@ -156,10 +157,9 @@ def record_through_kills(folder, questions, kills):
     command goes on each time. Return the CoTs that the server was asked for, by question, and those
     that the journal did not have at each kill.
     """
-    source = folder / "questions.jsonl"
     told = {f"urns/{n}": (f"What is {n} ?", str(gold_of(n))) for n in range(questions)}
     lines = [{"id": name, "question": q, "answer": gold} for name, (q, gold) in told.items()]
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = write_lines(folder / "questions.jsonl", lines)
     lost = []
     with Urns(questions) as server:
         options = (
