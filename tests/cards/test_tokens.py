@@ -7,11 +7,11 @@ import socket
 import sys
 import threading
 from fractions import Fraction
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import command_line
 import pytest
 from hypothesis import given, strategies as st
+from loopback import Server
 from parcels import travelled
 from real_files import golden
 from settings_files import settings_file
@@ -61,35 +61,6 @@ def test_usage_counts_no_text():
         token_counter("usage")
 
 
-class Storage:
-    """A local server that stands in for the publisher of vocabularies; `requests` counts what it
-    was asked for.
-    """
-
-    def __init__(self, content):
-        storage, self.requests = self, 0
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                storage.requests += 1
-                self.send_response(200 if self.path == "/remote.tiktoken" else 404)
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *args):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}/remote.tiktoken"
-        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self):
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
-
-
 def vocabulary():
     tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
     return b"".join(
@@ -97,13 +68,16 @@ def vocabulary():
     )
 
 
+REMOTE = "/remote.tiktoken"
+
+
 @pytest.fixture
 def storage(monkeypatch):
+    """Stands in for the publisher of vocabularies."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    served = Storage(vocabulary())
-    yield served
-    served.close()
+    with Server(lambda path, _: (200 if path == REMOTE else 404, vocabulary())) as served:
+        yield served
 
 
 @pytest.fixture
@@ -140,9 +114,9 @@ def encodings(tmp_path, storage, monkeypatch):
     tiktoken.list_encoding_names()
     constructors = {
         "tiny": lambda: encoding("tiny", str(file)),
-        "remote": lambda: encoding("remote", storage.address, digest),
-        "gone": lambda: encoding("gone", storage.address + ".old", digest),
-        "damaged": lambda: encoding("damaged", storage.address, "0" * 64),
+        "remote": lambda: encoding("remote", storage.url + REMOTE, digest),
+        "gone": lambda: encoding("gone", storage.url + REMOTE + ".old", digest),
+        "damaged": lambda: encoding("damaged", storage.url + REMOTE, "0" * 64),
     }
     monkeypatch.setattr(
         registry,
@@ -209,20 +183,20 @@ def test_the_first_words_are_as_many_as_fit(text, tokens):
 def test_whoever_cuts_a_cot_fetches_nothing(encodings, storage):
     with pytest.raises(TokenCounterError, match="could not fetch"):
         beginnings("tiktoken:remote")
-    assert storage.requests == 0
+    assert len(storage.seen) == 0
     token_counter("tiktoken:remote")
-    assert storage.requests == 1
+    assert len(storage.seen) == 1
     assert beginnings("tiktoken:remote")("ab ab", 2) == ("ab ", 2)
 
 
 def test_tiktoken_fetches_a_vocabulary_once(encodings, storage, monkeypatch):
     assert token_counter("tiktoken:remote")("ab abab") == 3
-    assert storage.requests == 1
-    name = hashlib.sha1(storage.address.encode(), usedforsecurity=False).hexdigest()
+    assert len(storage.seen) == 1
+    name = hashlib.sha1((storage.url + REMOTE).encode(), usedforsecurity=False).hexdigest()
     assert [file.name for file in encodings.iterdir()] == [name]
     forget(monkeypatch)
     assert token_counter("tiktoken:remote")("ab abab") == 3
-    assert storage.requests == 1
+    assert len(storage.seen) == 1
 
 
 def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
@@ -237,12 +211,12 @@ def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
         r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message
     )
     assert named is not None
-    assert named[1] == storage.address
+    assert named[1] == storage.url + REMOTE
     (tmp_path / "placed").mkdir()
     (tmp_path / "placed" / named[2]).write_bytes(vocabulary())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "placed"))
     assert token_counter("tiktoken:remote")("ab abab") == 3
-    assert storage.requests == 0
+    assert len(storage.seen) == 0
 
 
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2"])
@@ -286,7 +260,7 @@ def test_an_import_fetches_and_no_reader_does(encodings, storage, tmp_path, monk
 
     counter = ["--counter tiktoken:remote --answer-kind number"]
     feval("import jsonl", str(samples), "--dataset ab --llm gpt-4o-mini --out", recording, *counter)
-    assert storage.requests == 1
+    assert len(storage.seen) == 1
 
     def replayed(**fields):
         with replay_http_client(recording) as client:
@@ -311,7 +285,7 @@ def test_an_import_fetches_and_no_reader_does(encodings, storage, tmp_path, monk
     assert "tiktoken:remote" in feval("info", recording, "--json")
     reply = replayed()
     assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
-    assert storage.requests == 1
+    assert len(storage.seen) == 1
 
 
 def test_a_recording_fetches_before_it_asks_anything(encodings, storage, tmp_path, monkeypatch):
@@ -325,12 +299,12 @@ def test_a_recording_fetches_before_it_asks_anything(encodings, storage, tmp_pat
     assert sorted(file.name for file in tmp_path.iterdir()) == ["settings.toml", "tiny.tiktoken"]
     settings_file(tmp_path, 'counter = "tiktoken:remote"')
     assert command_line.feval(*arguments).exit_code == 0
-    assert storage.requests == 2
+    assert len(storage.seen) == 2
     # Sealed: there is nothing left to count, so nothing is fetched.
     shutil.rmtree(encodings)
     forget(monkeypatch)
     assert command_line.feval(*arguments).exit_code == 0
-    assert storage.requests == 2
+    assert len(storage.seen) == 2
 
 
 def test_threads_may_ask_for_counters_together(encodings):

@@ -282,28 +282,7 @@ def test_reasoning_usage_and_durations_are_kept(imported):
     assert "'duration' names no unit; it was read as seconds." in notes(recording)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"score": "good"},
-        r"'score' of line 1 of x\.jsonl should be a number; found text of 4\. It is read as a score, or an"),  # noqa: E501
-        ({"step_scores": [0.5, "x"]}, "Number 1 in 'step_scores' of line 1"),
-        ({"token_logprobs": [0.9]}, "Token 0 of 'token_logprobs' of line 1 .* natural logarithm"),
-        ({"logprobs": {}}, "'logprobs' of line 1 of x.jsonl has no 'token_logprobs'"),
-        ({"logprobs": {"content": [{}]}}, "Number 0 in 'logprobs' of line 1"),
-        ({"reasoning": ["a"]},
-        "'reasoning' of line 1 of x.jsonl should be text; found a list of 1"),
-        ({"duration_s": -1}, "'duration_s' of line 1 of x.jsonl should be a number from 0"),
-        ({"output_tokens": -1},
-        "'output_tokens' of line 1 of x.jsonl should be a whole number from 0"),
-        ({"model": ""}, "'model' of line 1 of x.jsonl should be text that is not empty"),
-        ({"max_tokens": 0}, "'max_tokens' of line 1 of x.jsonl should be a whole number from 1"),
-        ({"seed": 2**64}, "'seed' of line 1 of x.jsonl should be a whole number of 64 bits"),
-        ({"options": ["a"] * 27},
-        "'options' of line 1 of x.jsonl should be a list of at most 26 texts"),
-        ({"options": {"label": ["A"], "text": []}}, "'label' of 'options' of line 1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "sentence"), READ["other values"])
 def test_other_values_are_refused_with_line_and_column(imported, changes, sentence):
     imported.refuses(sentence, "jsonl", lines(COT | changes))
     sample = {"text": "t", "answer": "1"} | changes

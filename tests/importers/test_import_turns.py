@@ -5,6 +5,7 @@ import json
 import pytest
 from foreign_sources import lines
 from importing import notes, refusals, rows
+from places import read_data
 
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording import verify_recording
@@ -149,44 +150,18 @@ def test_empty_lists_of_turns_are_plain_cots(imported):
 
 
 def with_turn(**changes):
-    turn = {name: value for name, value in (FIRST | changes).items() if value is not ...}
+    turn = {name: value for name, value in (FIRST | changes).items() if value != "..."}
     return [SAMPLES[0], SAMPLES[1] | {"turns": [FIRST, turn]}]
 
+
+NO_TURNS = read_data("importers.json")["no turns"]
 
 test_what_is_no_turn_is_refused = refusals(
     "jsonl",
     [
-        (
-            with_turn(messages=...),
-            "Turn 1 of sample 1 of line 1 of .* has no 'messages'; give what was sent",
-        ),
-        (
-            with_turn(messages=[]),
-            "'messages' of turn 1 of sample 1 of line 1 .* should be text that is not empty",
-        ),
-        (
-            with_turn(messages=7),
-            "'messages' of turn 1 of sample 1 of line 1 .* should be text or a list",
-        ),
-        (
-            with_turn(messages=[{"role": "user"}]),
-            "message of 'messages' of turn 1 of sample 1 of line 1",
-        ),
-        (
-            with_turn(tokens=-1),
-            "'tokens' of turn 1 of sample 1 of line 1 .* should be a whole number",
-        ),
-        (
-            with_turn(tokens=...),
-            "5 of 6 samples in .* have 'tokens', and turn 1 of sample 1 of line 1 .* none",
-        ),
-        (
-            with_turn(answer=...),
-            "5 of 6 samples in .* have 'answer', and turn 1 of sample 1 of line 1 .* none",
-        ),
-        (
-            with_turn(prompt_tokens=...),
-            "Turn 1 of sample 1 of question 'q1' has no 'prompt_tokens', and the req",
+        *(
+            (with_turn(**changes), sentence)
+            for changes, sentence in read_data("importers.json")["no turns"]
         ),
         (
             [SAMPLES[0] | {"turns": ["Why?"]}],

@@ -587,18 +587,8 @@ def test_golds_may_be_labels_or_several(imported):
 
 test_refuses_other_details = refusals(
     "lighteval",
-    [
-        ([details_row(), details_row()], "question id 'toy/0' a second time"),
-        ([details_row(), details_row(choices=["3"])], "two gold answers"),
-        ([details_row(gold_index=1)], "'gold_index' of row 0 of x.parquet"),
-        ([details_row(query=None)], "'query' of row 0 of x.parquet"),
-        ([details_row(text=[1, 2])], "Sample 0 of row 0"),
-        (
-            [({"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]})],
-            "model_response",
-        ),
-    ],
-    lambda rows_: details(*rows_),
+    READ["lighteval details"],
+    lambda each: details(*(details_row(**changes) for changes in each)),
 )
 
 
@@ -618,6 +608,8 @@ def test_refuses_details_of_another_version(imported):
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
     imported.refuses("has no questions", "lighteval", parquet(empty))
     imported.refuses("damaged Parquet file", "lighteval", details()[:-20])
+    other = {"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]}
+    imported.refuses("model_response", "lighteval", details(other))
 
 
 def test_parquet_bombs_are_refused(imported):
@@ -687,25 +679,7 @@ def test_refuses_other_labels(save, imported, value):
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("Answer: (5 * (10 - 4)) - 6 = 24", "24"),
-        ("First 4 + 6.\nanswer: 4 + 5 + 6 + 10 = 25", "25"),
-        ("10 - 4 - 5 - 6", "-5"),
-        ("Answer: (4 + 6) / (10 * 5)", "1/5"),
-        ("Answer: -4 + 5 + 6 + 10", "17"),
-        ("Answer: 4 * 6 = 24", None),
-        ("Answer: 4 * 6 + 10 - 5 - 5 = 24", None),
-        ("Answer: 4 5 6 10", None),
-        ("Answer: (4 + 5 + 6 + 10", None),
-        ("Answer: 4 + 5 + 6 + 10)", None),
-        ("Answer: 10 / (4 + 6 - 5 - 5)", None),
-        ("Answer: 4 ** 5 + 6 + 10", None),
-        ("Answer: 4 ^ 5 + 6 + 10", None),
-        ("Answer: x + 4 + 5 + 6 + 10", None),
-        ("", None),
-        ("(" * 100_000 + "4 + 5 + 6 + 10", None),
-    ],
+    ("text", "answer"), [*READ["expressions"], ("(" * 100_000 + "4 + 5 + 6 + 10", None)]
 )
 def test_the_answer_is_what_the_expression_comes_to(text, answer):
     assert answer_of(text, ["4", "5", "6", "10"]) == answer
@@ -760,21 +734,7 @@ def test_reads_a_log_of_the_game(save, imported):
 
 
 test_refuses_other_games = refusals(
-    "game24",
-    [
-        (game_entry(steps=[{}]), "Question 0 of x.json is the log of a tree search"),
-        (game_entry(idx=7), "has no puzzle 'toy/7'"),
-        (
-            game_entry(accs=[True]),
-            "The verdicts of question 0 of x.json should be 3 times true or false",
-        ),
-        (game_entry(accs=[2, 0, 0]), "should be 3 times true or false"),
-        (game_entry(ys="x"), "'ys' of question 0"),
-        ({"idx": 0, "ys": []}, "has no 'infos'"),
-        ([], "should be an object"),
-    ],
-    lambda entry: dumped([entry]),
-    questions=PUZZLES,
+    "game24", READ["games"], lambda changes: dumped([game_entry(**changes)]), questions=PUZZLES
 )
 
 
@@ -787,6 +747,8 @@ def test_the_game_needs_its_puzzles(save, imported):
         source,
         questions=b"Rank,Puzzles\n1,four\n",
     )
+    for entry, sentence in (({"idx": 0, "ys": []}, "has no 'infos'"), ([], "should be an object")):
+        imported.refuses(sentence, "game24", dumped([entry]), questions=PUZZLES)
 
 
 def thoughts(recording):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import feval
+from places import read_data
 from small import import_rows, letters, write_lines, write_toy
 
 from feval import evaluate, load
@@ -178,37 +179,8 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(scored, tmp_
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "message"),
-    [
-        (rows(score=[1, 2]) + rows(score=[3]), {},
-         r"t.csv has two rows for sample 0 of 'toy/0' by alpha on toy: row 1 and row 3\. Remove one of them\."),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "alpha", "sample": 3, "score": 1}], {},
-         r"Row 1 of t.csv has a score for sample 3 of 'toy/0' by alpha, where .*toy holds 3 CoTs, numbered from 0\."),  # noqa: E501
-        ([{"question_id": "toy/9", "llm": "alpha", "sample": 0, "score": 1}], {},
-         r"Row 1 of t.csv has a score for the question 'toy/9', which .* does not hold on toy\. Correct or remove the row"),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "gamma", "sample": 0, "score": 1}], {},
-         r"Row 1 of t.csv is of the LLM 'gamma', and .* has alpha, org/beta\."),
-        ([{"question_id": "toy/0", "sample": 0, "score": 1}], {},
-         r"Row 1 of t.csv has no LLM: scores are joined on question id, LLM and sample number, in columns named as"),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "alpha", "sample": "first", "score": 1}], {},
-         "The sample number in row 1 of t.csv should be a whole number from 0; found text"),
-        (rows(score=["high"]), {},
-        r"'score' of row 1 of t.csv should be a number, or .*; found text of 4"),
-        (rows(score=["[0.5, "]), {}, "a JSON list of numbers"),
-        (rows(score=["inf"]), {},
-        "'score' of row 1 of t.csv should be a number; found a number inf"),
-        (rows(reward=[1]), {},
-         r"t.csv has no column 'score' or 'step_scores'; its columns are question_id, llm, sample, reward\. Name the one"),  # noqa: E501
-        (rows(reward=[1]), {"scores": ["r=rewards"]},
-        "t.csv has no column 'rewards' with scores; its columns"),
-        (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]},
-        "has two scores by one scorer, in 'a' and 'b'"),
-        (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"},
-        "`name` c is the name of one scorer, and t.csv"),
-        (rows(score=[1]), {"llms": ["gamma"]},
-        "no CoTs of 'gamma' there. It holds alpha, org/beta"),
-    ],
-)  # fmt: skip
+    ("table", "options", "message"), read_data("importers.json")["scores that do not fit"]
+)
 def test_what_does_not_fit_is_said(scored, tmp_path, table, options, message):
     with pytest.raises(FevalError, match=message):
         scored(table, **options)

@@ -209,7 +209,7 @@ def test_the_page_says_what_is_in_the_recording(demo_page):
 
 def imported(tmp_path, sample):
     question = {"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [sample]}
-    return import_rows(tmp_path / "i", [question], llm="m", answer_kind="number")
+    return import_rows(tmp_path / "x", [question], llm="m", answer_kind="number")
 
 
 def claims(folder):

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from command_line import feval
-from places import ROOT, SUPPORT
+from killed import run
+from places import ROOT
 from recording_doubles import FakeBackend
 from small import import_rows
 
@@ -226,40 +226,18 @@ def test_the_examples_record_and_run(tmp_path):
 
 
 KILLED = """
-import os, signal, sys, time
-import numpy as np
 from pathlib import Path
-sys.path[:0] = [sys.argv[3]]
+from killed import logging, through_kills
 from test_live_recording import Stopping, recorded
 
-out, log = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-moments = np.random.Generator(np.random.Philox(key=3))
-
-class Logged(Stopping):
-    async def complete(self, request, samples):
-        os.write(log, b"turn\\n" * len(samples))
-        return await super().complete(request, samples)
-
-for number in range(10):
-    child = os.fork()
-    if child == 0:
-        try:
-            recorded(out, [Logged(), Logged()], at_once=2)
-        finally:
-            os._exit(0)
-    time.sleep(moments.uniform(0.01, 0.1))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-if not out.exists():
-    recorded(out, [Logged(), Logged()], at_once=2)
+out, logged = Path(sys.argv[1]), logging(Stopping, sys.argv[2])
+through_kills(lambda: out.exists() or recorded(out, [logged(), logged()], at_once=2), 10, 0.1)
 """
 
 
 @pytest.mark.slow
 def test_kills_lose_nothing_that_a_method_was_given(debated, tmp_path):
-    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
-    places = tmp_path / "r", tmp_path / "asked", Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    run(KILLED, tmp_path / "r", tmp_path / "asked", of=__file__)
     assert open_recording(tmp_path / "r").hash == debated.hash
     turns = sum(pair["cots"] for pair in debated.manifest.pairs.values())
     assert turns <= len((tmp_path / "asked").read_text().split()) <= turns + 10 * 2 * 2 * 2

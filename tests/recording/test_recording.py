@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from json_values import json_values
-from places import SUPPORT
+from places import SUPPORT, read_data
 from small import (
     TOY,
     change_column,
@@ -556,38 +556,7 @@ def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "names", "sentence", "other"),
-    [
-        ("gpt-4o", {"gpt-4o": 4}, None, False),
-        (
-            "gpt-4o",
-            {"gpt-4o-2024-08-06": 4},
-            "gpt-4o on toy was served as gpt-4o-2024-08-06.",
-            False,
-        ),
-        (
-            "openai/gpt-4o:free",
-            {"gpt-4o": 4},
-            "openai/gpt-4o:free on toy was served as gpt-4o.",
-            False,
-        ),
-        ("x-latest", {"x-20241022": 4}, "x-latest on toy was served as x-20241022.", False),
-        (
-            "gpt-4o",
-            {"gpt-4o-mini": 4},
-            "another model answered, as the replies say: gpt-4o-mini (4 CoTs).",
-            True,
-        ),
-        (
-            "gpt-4o",
-            {"gpt-4o-2024-08-06": 1, "gpt-4o-2024-05-13": 3},
-            (
-                "more than one model answered, as the replies say: gpt-4o-2024-05-13 (3 CoTs),"
-                " gpt-4o-2024-08-06 (1 CoT)."
-            ),
-            True,
-        ),
-    ],
+    ("asked", "names", "sentence", "other"), read_data("replies.json")["served models"]
 )
 def test_the_models_that_answered_are_said(asked, names, sentence, other, tmp_path):
     stated = [name for name, count in names.items() for _ in range(count)]

@@ -10,7 +10,7 @@ import pytest
 from command_line import feval
 from parcels import Parcels
 from places import read_data
-from recording_doubles import FakeBackend
+from recording_doubles import FakeBackend, cots
 from small import import_rows
 
 from feval import load
@@ -347,13 +347,10 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
         "CoTs that end in their thoughts, without a reply, which is no answer: 2."
         in recording.manifest.raw["notes"]
     )
-    with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
-        cots = {
-            entry.record["sample"]: entry.record
-            for entry in journal.entries()
-            if entry.kind == "cot"
-        }
-        assert [cots[sample]["text"] for sample in range(5)] == RAW
+    folder = journal_folder(tmp_path / "r")
+    kept = {cot["sample"]: cot["text"] for cot in cots(folder, WORK.identity())}
+    assert [kept[sample] for sample in range(5)] == RAW
+    with Journal.open(folder, WORK.identity()) as journal:
         plan = WORK.plan()
         dataset = WORK.dataset_info(plan.requests)
         source = JournaledLLM(journal, dataset, WORK.questions, plan.requests, WORK.llm_info())

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from typing import TypeVar
 
 from feval.methods.protocol import LEDGER_FIELDS
+from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import RecordingTask
 
@@ -23,6 +24,17 @@ def reply(index, sample, **fields):
     """A CoT that can be told from every other one."""
     text = f"Question {index}, thought {sample}. The answer is {sample % 3}."
     return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
+
+
+def reply_to(request, sample, **fields):
+    """The CoT of a question that is numbered behind a slash."""
+    return reply(int(request.question_id.rpartition("/")[2]), sample, **fields)
+
+
+def cots(folder, identity=None):
+    """The CoTs that a journal holds, as it holds them."""
+    with Journal.open(folder, identity or {}) as journal:
+        return [entry.record for entry in journal.entries() if entry.kind == "cot"]
 
 
 def ledger(llm):
@@ -71,9 +83,7 @@ class FakeBackend:
         self.calls = []
         self.asked = Counter()
         self.in_flight = self.most_in_flight = 0
-        self._answer = answer or (
-            lambda request, sample: reply(int(request.question_id.split("/")[1]), sample)
-        )
+        self._answer = answer or reply_to
         self._pause = pause
 
     def token_lengths(self, model, text):

@@ -1,11 +1,6 @@
-"""Doubles for scoring: a server that answers as it is told, functions that score, and short ways to
-run a scorer.
-"""
+"""Doubles for scoring: replies of servers, functions that score, and short ways to run a scorer."""
 
-import json
 import math
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
 import pytest
@@ -23,48 +18,6 @@ needs_client = pytest.mark.skipif(
     find_spec("openai") is None, reason="the official client (extra `record`) is not installed"
 )
 FAST = Limits(concurrency=4, retries=3, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
-
-
-class Server:
-    """An HTTP server on loopback: `answer(path, body)` gives (status, JSON value or bytes) for each
-    request.
-    """
-
-    def __init__(self, answer):
-        self.seen = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.seen.append(
-                    (self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-                )
-                status, value = answer(self.path, body)
-                data = value if isinstance(value, bytes) else json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                if 300 <= status < 400:
-                    self.send_header("location", "http://127.0.0.1:9/elsewhere")
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def chat(text, *, logprobs=None):

@@ -11,7 +11,8 @@ import socket
 import zlib
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +77,12 @@ def error_of(fault, kind, **options):
         complete(server, request(), **options)
     assert len(server.seen) == 1  # the client does not retry
     return caught.value
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -153,17 +160,7 @@ def test_choices_are_taken_in_the_order_of_their_index():
     assert [completion.text for completion in reading.completions] == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("fault", "wait_s"),
-    [
-        ("429", None),
-        ("429 seconds", 0.01),
-        ("429 milliseconds", 0.02),
-        ("429 date", 7.0),
-        ("429 nonsense", None),
-        ("rate error with 200", None),
-    ],
-)
+@pytest.mark.parametrize(("fault", "wait_s"), REPLIES["rate limits"])
 def test_a_rate_limit_says_how_long_to_wait(fault, wait_s):
     error = error_of(fault, RateLimitError)
     assert error.retry_after == wait_s
@@ -192,47 +189,18 @@ def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch):
     assert caught.value.after_s == 0.05
 
 
-@pytest.mark.parametrize(
-    ("fault", "finish_reason"),
-    [
-        ("400", "error"),
-        ("400 too long", "error"),
-        ("400 policy", "content_filter"),
-        ("413", "error"),
-        ("422", "error"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "finish_reason"), REPLIES["refused"])
 def test_what_never_works_for_this_request_is_refused(fault, finish_reason):
     assert error_of(fault, RefusalError).finish_reason == finish_reason
 
 
-@pytest.mark.parametrize(
-    ("fault", "advice"),
-    [
-        ("401", "Check the API key in the environment variable"),
-        ("402", "no money or quota left"),
-        ("429 quota", "no money or quota left"),
-        ("403", "may not use the model 'some/model'"),
-        ("404", "Check the model's name ('some/model') and the base URL (http://127.0.0.1:"),
-        ("405", "usually ends in /v1"),
-        ("400 setting", "does not take the setting 'temperature'"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "advice"), REPLIES["fatal"])
 def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault, advice):
     assert advice in error_of(fault, Fatal).reason
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize(
-    ("location", "target"),
-    [
-        (
-            "https://user:s3cret@evil.example/v1/chat/completions",
-            "https://evil.example/v1/chat/completions,",
-        ),
-        ("/login", "http://127.0.0.1:"),
-    ],
-)
+@pytest.mark.parametrize(("location", "target"), REPLIES["redirections"])
 def test_a_redirection_is_not_followed(status, location, target, monkeypatch):
     monkeypatch.setitem(
         FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location})
@@ -384,20 +352,10 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(server, name):
     assert server.seen == []
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (429, RateLimitError),
-        ("429", RateLimitError),
-        (401, Fatal),
-        ("busy", Transient),
-        (None, Transient),
-        (7, Transient),
-    ],
-)
+@pytest.mark.parametrize(("code", "kind"), REPLIES["codes of errors"])
 def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code, kind):
     asked, error = (Endpoint("https://host/v1"), "some/model"), {"message": "No", "code": code}
-    assert type(error_in_reply({"error": error}, *asked)) is kind
+    assert type(error_in_reply({"error": error}, *asked)).__name__ == kind
     assert error_in_reply({"error": None, "choices": []}, *asked) is None
 
 
@@ -491,7 +449,7 @@ def test_a_note_is_said_once():
 
 
 def test_a_local_server_needs_no_key(server):
-    endpoint = Endpoint.from_environment(server.url, environment={})
+    endpoint = Endpoint.from_environment(server.url)
     assert endpoint.client_key == "none"
     assert endpoint.warning is None
 
@@ -506,6 +464,10 @@ def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere():
     assert (
         endpoint.redaction.reason("s3cret-pass/word dXNlcjpzM2NyZXQtcGFzcy93b3Jk") == "[key] [key]"
     )
+
+
+def grouped(name):
+    return [case for cases in REPLIES[name].values() for case in cases]
 
 
 def choice(message, **fields):
@@ -544,10 +506,7 @@ def test_names_that_a_server_sends_have_bounds():
     assert len(completion.response_id or "") == len(completion.served_model or "") == 1000
 
 
-@pytest.mark.parametrize(
-    ("output", "counts", "more"),
-    [case for cases in REPLIES["forms of usage"].values() for case in cases],
-)
+@pytest.mark.parametrize(("output", "counts", "more"), grouped("forms of usage"))
 def test_the_forms_of_usage(output, counts, more):
     found = read_one({"content": "a"}, usage={"completion_tokens": output} | more)
     assert counts == [
@@ -559,32 +518,10 @@ def test_the_forms_of_usage(output, counts, more):
     assert read_one({"content": "a"}, usage=[]).output_tokens is None
 
 
-TOO_MANY = "more tokens than the text has bytes"
-
-
-@pytest.mark.parametrize(
-    ("message", "output", "doubt", "more"),
-    [
-        ("Four.", 0, "fewer tokens than texts", {}),
-        ("", 0, None, {}),
-        ("Four.", 1, None, {}),
-        ("Four.", 37, None, {}),  # five bytes, and marks that no text shows
-        ("Four.", 38, TOO_MANY, {}),
-        ("Four.", 905, None, {"completion_tokens_details": {"reasoning_tokens": 900}}),
-        ("Four.", 938, TOO_MANY, {"completion_tokens_details": {"reasoning_tokens": 900}}),
-        ("", 1000, None, {}),  # all thoughts, or what a filter withheld
-        ("a" * 5000, 1000, None, {}),
-        ("a" * 5000, 1002, "more tokens than the limit allows", {}),
-        *(("Four.", no_count, "completion_tokens is no count", {}) for no_count in (-5, True, 2.5)),
-        ("Four.", "5", "completion_tokens is no count", {}),
-        ("Four.", 5, "prompt_tokens is no count", {"prompt_tokens": -1}),
-        ("Four.", 5, "0 tokens for a prompt", {"prompt_tokens": 0}),
-        ("Four.", None, None, {}),
-    ],
-)
-def test_token_counts_that_cannot_be_are_not_taken(message, output, doubt, more):
+@pytest.mark.parametrize(("size", "output", "doubt", "more"), grouped("doubtful counts"))
+def test_token_counts_that_cannot_be_are_not_taken(size, output, doubt, more):
     usage = {"completion_tokens": output} | more
-    reply = {"choices": [choice({"content": message})], "usage": usage}
+    reply = {"choices": [choice({"content": "a" * size})], "usage": usage}
     [completion] = replies.read(reply, 1, None, str, max_tokens=1000).completions
     assert completion.usage_doubt == doubt
     assert completion.output_tokens == (output if doubt is None else None)
@@ -647,57 +584,20 @@ def test_a_body_with_nan_is_read():
     assert math.isnan(replies.parse(b'{"a": NaN}')["a"])
 
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (None, None),
-        ("3", 3.0),
-        ("1.5", 1.5),
-        ("-3", 0.0),
-        ("inf", None),
-        ("nan", None),
-        ("1e300", None),
-        ("1_000", None),
-        ("\u0663", None),
-        ("9" * 400, 366 * 86_400.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 366 * 86_400.0),
-        ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
-        ("Thu, 01 Jan 2026 12:00:30 +999999999999", None),
-        ("", None),
-        ("Thu, 01 Jan 2026 12:00:30 GMT", 30.0),
-        ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("value", "seconds"), REPLIES["retry-after"])
 def test_the_forms_of_retry_after(value, seconds):
-    assert retry_after({} if value is None else {"retry-after": value}, NOON) == seconds
+    noon = {"date": "Thu, 01 Jan 2026 12:00:00 GMT"}
+    assert retry_after(noon if value is None else noon | {"retry-after": value}) == seconds
 
 
-def test_a_retry_after_may_be_of_the_servers_clock_or_in_milliseconds():
-    by_its_clock = {"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}
-    assert retry_after(by_its_clock | {"date": "Thu, 01 Jan 2026 12:00:25 GMT"}, NOON) == 5.0
+def test_a_retry_after_may_be_of_our_clock_or_in_milliseconds():
+    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(minutes=1), usegmt=True)
+    assert 50 < retry_after({"retry-after": in_a_minute}) <= 60
     for milliseconds, seconds in (("250", 0.25), ("many", 9.0)):
         assert retry_after({"retry-after-ms": milliseconds, "retry-after": "9"}) == seconds
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:8000/v1",
-        "ftp://host/v1",
-        "https://",
-        "",
-        "https://[::1/v1",
-        "https://host:0/v1",
-        "https://u:s3cret-p@ss@/v1",
-        "https://u:s3cret-p@host:port/v1",
-        "https://host/v1?key=s3cret-p",
-        "u:s3cret-p@host",
-        "x://u:s3cret-p@h",
-    ],
-)
+@pytest.mark.parametrize("url", REPLIES["no base URLs"])
 def test_a_base_url_that_names_no_server_is_refused_and_keeps_its_secrets(url):
     with pytest.raises(UsageError, match="Give http:// or https://") as caught:
         Endpoint(url)
@@ -715,15 +615,13 @@ def test_a_key_no_header_can_carry_is_refused_and_not_shown(key):
     assert "0123456789" not in str(caught.value)
 
 
-def test_the_environment_is_read_as_the_official_client_reads_it():
-    environment = {
-        "OPENAI_API_KEY": f"{KEY}\n",
-        "OPENAI_BASE_URL": "https://one.example/v1/",
-        "OTHER_KEY": "sk-other-0123456789",
-    }
-    endpoint = Endpoint.from_environment(environment=environment)
+def test_the_environment_is_read_as_the_official_client_reads_it(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://one.example/v1/")
+    monkeypatch.setenv("OTHER_KEY", "sk-other-0123456789")
+    endpoint = Endpoint.from_environment()
     assert (endpoint.url, endpoint.client_key) == ("https://one.example/v1", KEY)
-    other = Endpoint.from_environment("https://two.example:8443/v1", "OTHER_KEY", environment)
+    other = Endpoint.from_environment("https://two.example:8443/v1", "OTHER_KEY")
     assert (other.url, other.host, other.client_key) == (
         "https://two.example:8443/v1",
         "two.example:8443",
@@ -734,9 +632,9 @@ def test_the_environment_is_read_as_the_official_client_reads_it():
 
 def test_openai_and_a_named_variable_need_a_key():
     with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
-        Endpoint.from_environment(environment={})
+        Endpoint.from_environment()
     with pytest.raises(UsageError, match="'NEBIUS_API_KEY'; it is not set"):
-        Endpoint.from_environment("http://127.0.0.1/v1", "NEBIUS_API_KEY", {})
+        Endpoint.from_environment("http://127.0.0.1/v1", "NEBIUS_API_KEY")
 
 
 @pytest.mark.parametrize(("url", "warns"), REPLIES["connections"])

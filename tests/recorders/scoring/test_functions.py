@@ -6,17 +6,14 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from loopback import Server
+from places import read_data
 from recorded_trees import write_trees
 from recorded_turns import write_turns
-from scoring_doubles import GOLDS, Server, rewards, run, score
+from scoring_doubles import GOLDS, rewards, run, score
 
-from feval.errors import (
-    DamagedRecordingError,
-    NotRecordedError,
-    StorageError,
-    UnknownNameError,
-    UsageError,
-)
+from feval import errors
+from feval.errors import DamagedRecordingError, NotRecordedError, StorageError, UsageError
 from feval.recording import open_recording, verify_recording
 from feval.recording.arrays import path_texts
 from recorders.errors import RecorderError
@@ -190,30 +187,9 @@ def test_only_some_pairs(toy, tmp_path, functions):
         score(toy, tmp_path / "out", made)
 
 
-@pytest.mark.parametrize(
-    ("spec", "error", "message"),
-    [
-        ("jugde:x", UnknownNameError, "Did you mean 'judge'"),
-        ("judge", UsageError, "write judge:MODEL"),
-        ("judge:", UsageError, "write judge:MODEL"),
-        ("python:math", UsageError, "names no function"),
-        (
-            "python:no_such_module_here:f",
-            UsageError,
-            r"could not be imported \(.*'\)\. Run feval in the folder",
-        ),
-        ("python:mine.py:f", UsageError, "'mine.py', which cannot be imported by that name"),
-        ("python:./mine:f", UsageError, "Write it as after `import`"),
-        ("python:.mine:f", UsageError, "Write it as after `import`"),
-        ("python:asyncio:sleep", UsageError, "is asynchronous"),
-        ("python:math:nothing", UsageError, "has no function 'nothing'"),
-        ("python:math:pi", UsageError, "has no function 'pi'"),
-        ("http:ftp://x/y", UsageError, "names no server"),
-        ("transformers:nowhere", UsageError, "holds no config.json"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "error", "message"), read_data("commands.json")["no scorers"])
 def test_a_spec_that_cannot_work_is_refused(spec, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(getattr(errors, error), match=message):
         make_scorer(spec)
 
 

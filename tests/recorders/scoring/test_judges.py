@@ -1,14 +1,16 @@
 """Judges and self-checks: what is sent, and how replies are read."""
 
 import pytest
+from loopback import Server
 from places import read_data
-from scoring_doubles import KEY, Server, chat, needs_client, run, token
+from scoring_doubles import KEY, chat, needs_client, run, token
 
 from feval.recording import Question, open_recording
 from recorders.errors import Fatal
 from recorders.scoring import scorers
 from recorders.scoring.scores import Item
 
+REPLIES = read_data("replies.json")
 ITEM = Item(
     Question("q", "Which?", "gold", "gold", (("A", "one"), ("B", "two"))),
     "I take B.",
@@ -17,23 +19,12 @@ ITEM = Item(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("All steps hold.\n\nScore: 10", 1.0),
-        ("**Score:** 7", 0.7),
-        ("score = 2.5/10", 0.25),
-        ("Score: 3\nOn reflection,\nScore: 8", 0.8),
-        ("Score: 11", None),
-        ("I would say 8.", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), REPLIES["grades"])
 def test_grades_of_a_judge_are_read(text, expected):
     assert scorers._grade(text, {}) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), read_data("replies.json")["stated confidences"])
+@pytest.mark.parametrize(("text", "expected"), REPLIES["stated confidences"])
 def test_stated_confidence_is_read(text, expected):
     assert scorers._confidence(text, {}) == expected
 

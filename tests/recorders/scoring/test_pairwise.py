@@ -13,8 +13,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from command_line import feval
+from loopback import Server
 from places import read_data
-from scoring_doubles import Server, chat, command
+from scoring_doubles import chat, command
 from settings_files import settings_file
 from small import pool, question, write_rows
 

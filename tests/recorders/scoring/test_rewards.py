@@ -5,7 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from scoring_doubles import KEY, Server, rewards, run, score
+from loopback import Server
+from scoring_doubles import KEY, rewards, run, score
 
 from feval.errors import UsageError
 from feval.recording import open_recording

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from scoring_doubles import Server, chat, command, judged, needs_client, rewards, run, score
+from loopback import Server
+from scoring_doubles import chat, command, judged, needs_client, rewards, run, score
 from settings_files import settings_file
 
 from feval.errors import StorageError

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import pytest
+from places import read_data
 
 from feval import answers
 from feval.cards.cards import dataset_card
@@ -254,26 +255,7 @@ def test_a_dataset_without_a_prompt_is_told_how_to_get_one():
         prompt_card("../gsm8k")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("version: 1", "version: 2", "must be called puzzles@2.md"),
-        ("dataset: puzzles", "dataset: riddles", "must be called riddles.md"),
-        ("{answer}.", "N.", r"'answer_sentence' .*write \{answer\} once"),
-        ("system: Solve it.\n", "", "lacks the field 'system'"),
-        (
-            "title: Puzzles",
-            "title: Puzzles\ntrain_form: svamp",
-            "'train_form' .*known forms: gsm8k, aqua",
-        ),
-        (
-            "  - {question: What is 2 + 2?, cot: 2 and 2 make 4., answer: '4'}",
-            "  []",
-            "'exemplars'",
-        ),
-        ("answer: '4'", "answer: 4", "'exemplars.0.answer'"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "sentence"), read_data("cards.json")["prompt cards"])
 def test_a_broken_prompt_card_says_what_is_wrong(folder, old, new, sentence):
     put(folder, "puzzles", PUZZLES.replace(old, new))
     with pytest.raises(CardError, match=sentence):

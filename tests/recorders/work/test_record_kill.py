@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 from faulty_server import FaultyServer
+from killed import run
 from places import ROOT, SUPPORT
+from recording_doubles import cots
 
 from feval.recording import open_recording
-from recorders.journal import Journal
 
 KILLS = 200
 CONCURRENCY = 8
@@ -92,12 +93,7 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path):
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
-    with Journal.open(tmp_path / "journal", {}) as journal:
-        held = [
-            (e.record["question_id"], e.record["sample"])
-            for e in journal.entries()
-            if e.kind == "cot"
-        ]
+    held = [(cot["question_id"], cot["sample"]) for cot in cots(tmp_path / "journal")]
     asked, acknowledged = lines(tmp_path / "asked"), lines(tmp_path / "acknowledged")
     runs = {number for number, _, _ in asked}
     assert len(runs) > KILLS / 4, "the kills came before the recorders began"
@@ -118,48 +114,31 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path):
 
 
 PROBING = """
-import os, signal, sys, time
-import numpy as np
 from pathlib import Path
+from killed import logging, through_kills
+from watched import recorded
 from recorders.asking.pace import Limits
 from recorders.backends.local import Tiny
 from recorders.request import Decoding
-from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
-out, asked = Path(sys.argv[1]), Path(sys.argv[2])
 decoding = Decoding(temperature=1.0, max_tokens=80, seed=0)
-settings = RecordingSettings("tiny_sums", "feval/tiny-30k", samples=6, decoding=decoding, probe_every=6)
+settings = RecordingSettings(
+    "tiny_sums", "feval/tiny-30k", samples=6, decoding=decoding, probe_every=6
+)
 task = make_task(settings, load_questions("tiny_sums", first=8))
-moments = np.random.Generator(np.random.Philox(key=3))
-
-class Watched(Tiny):
-    async def complete(self, request, samples):
-        kind = "cot" if request.prefill is None else "probe"
-        os.write(log, (kind + "\\n").encode() * len(samples))
-        return await super().complete(request, samples)
-
-log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-for number in range(25):
-    child = os.fork()
-    if child == 0:
-        try:
-            record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T00:00:00Z")
-        finally:
-            os._exit(0)
-    time.sleep(moments.uniform(0.02, 0.25))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T00:00:00Z")
-"""  # noqa: E501
+logged = logging(Tiny, sys.argv[2])
+through_kills(
+    lambda: recorded(Path(sys.argv[1]), task, logged(), limits=Limits(4)), int(sys.argv[3])
+)
+"""
 
 
 @pytest.mark.slow
 def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path):
     hashes, counts = [], []
-    for name, program in (("killed", PROBING), ("whole", PROBING.replace("range(25)", "range(0)"))):
-        places = tmp_path / name, tmp_path / f"{name}.asked"
-        subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    for name, kills in (("killed", 25), ("whole", 0)):
+        run(PROBING, tmp_path / name, tmp_path / f"{name}.asked", kills)
         hashes.append(open_recording(tmp_path / name).hash)
         counts.append(Counter((tmp_path / f"{name}.asked").read_text().split()))
     assert hashes[0] == hashes[1]

@@ -3,14 +3,11 @@ recording and every resumption.
 """
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from command_line import feval
-from places import ROOT, SUPPORT
+from killed import run
 from watched import Watched, gone_on, recorded
 
 from feval import BeamSearch, load
@@ -174,43 +171,18 @@ def test_trees_are_as_deep_as_a_recording_holds():
 
 
 KILLED = """
-import os, signal, sys, time
-import numpy as np
 from pathlib import Path
-sys.path[:0] = [sys.argv[3]]
+from killed import logging, through_kills
 from test_record_trees import Tiny, Limits, recorded, task
 
-out, asked = Path(sys.argv[1]), Path(sys.argv[2])
-moments = np.random.Generator(np.random.Philox(key=3))
-
-class Logged(Tiny):
-    async def complete(self, request, samples):
-        os.write(log, b"step\\n" * len(samples))
-        return await super().complete(request, samples)
-
-def record():
-    recorded(out, task(), Logged(), limits=Limits(4, samples_per_request=1))
-
-log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-for number in range(15):
-    child = os.fork()
-    if child == 0:
-        try:
-            record()
-        finally:
-            os._exit(0)
-    time.sleep(moments.uniform(0.02, 0.2))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-record()
+logged, limits = logging(Tiny, sys.argv[2]), Limits(4, samples_per_request=1)
+through_kills(lambda: recorded(Path(sys.argv[1]), task(), logged(), limits=limits), 15)
 """
 
 
 @pytest.mark.slow
 def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree, tmp_path):
-    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
-    places = tmp_path / "r", tmp_path / "asked", Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    run(KILLED, tmp_path / "r", tmp_path / "asked", of=__file__)
     assert open_recording(tmp_path / "r").hash == tree.hash
     steps = tree.manifest.pairs[DATASET, LLM]["cots"]
     assert steps <= len((tmp_path / "asked").read_text().split()) <= steps + 15 * 4

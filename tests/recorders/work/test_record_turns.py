@@ -3,13 +3,11 @@ recording and every resumption.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from command_line import feval
-from places import ROOT, SUPPORT
+from killed import run
 from recording_doubles import FakeBackend, completions
 from watched import Watched, recorded
 
@@ -258,43 +256,19 @@ def test_wrong_protocols_are_refused_before_anything_is_asked(text, fields, sent
 
 
 KILLED = """
-import os, signal, sys, time
-import numpy as np
 from pathlib import Path
-sys.path[:0] = [sys.argv[4]]
+from killed import logging, through_kills
 from test_record_turns import Limits, Tiny, recorded, task
 
-out, asked, protocol = map(Path, sys.argv[1:4])
-moments = np.random.Generator(np.random.Philox(key=3))
-
-class Logged(Tiny):
-    async def complete(self, request, samples):
-        os.write(log, b"turn\\n" * len(samples))
-        return await super().complete(request, samples)
-
-def record():
-    recorded(out, task(protocol), Logged(), limits=Limits(4, samples_per_request=1))
-
-log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-for number in range(15):
-    child = os.fork()
-    if child == 0:
-        try:
-            record()
-        finally:
-            os._exit(0)
-    time.sleep(moments.uniform(0.02, 0.2))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-record()
+work, logged = task(Path(sys.argv[3])), logging(Tiny, sys.argv[2])
+limits = Limits(4, samples_per_request=1)
+through_kills(lambda: recorded(Path(sys.argv[1]), work, logged(), limits=limits), 15)
 """
 
 
 @pytest.mark.slow
 def test_kills_between_turns_lose_nothing_and_repeat_little(turns, protocol, tmp_path):
-    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
-    places = tmp_path / "r", tmp_path / "asked", protocol, Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    run(KILLED, tmp_path / "r", tmp_path / "asked", protocol, of=__file__)
     assert open_recording(tmp_path / "r").hash == turns.hash
     count = 2 * CHAINS * TURNS
     assert count <= len((tmp_path / "asked").read_text().split()) <= count + 15 * 4

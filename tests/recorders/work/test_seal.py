@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from places import SUPPORT
-from recording_doubles import FakeBackend, reply
+from recording_doubles import FakeBackend, reply, reply_to
 
 from feval.errors import (
     ConflictError,
@@ -284,7 +284,7 @@ def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path):
     def some(request, sample):
         counts = {"output_tokens": 900, "reasoning_tokens": 890}
         fields = {"output_tokens": None} if sample == 3 else counts
-        return reply(int(request.question_id[4:]), sample, **fields)
+        return reply_to(request, sample, **fields)
 
     recording = open_recording(go(tmp_path / "r", FakeBackend(answer=some)))
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "words"
@@ -320,7 +320,7 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path):
         if request.question_id == "toy/2":
             raise RefusalError("policy", "content_filter")
         finish = ("content_filter", "error", "length", "stop", "stop")[sample]
-        return replace(reply(int(request.question_id[4:]), sample), finish_reason=finish)
+        return replace(reply_to(request, sample), finish_reason=finish)
 
     recording = open_recording(go(tmp_path / "r", FakeBackend(answer=odd)))
     pools = list(recording.pools("toy", SMALL))
@@ -341,7 +341,7 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path):
         if request.question_id == "toy/1" and sample < 4:
             fields |= {"reasoning": f"Hm {sample}", "token_confidences": (1.0, 2.5)}
             fields["token_logprobs"] = -0.1, -0.2 * sample
-        return reply(int(request.question_id[4:]), sample, **fields)
+        return reply_to(request, sample, **fields)
 
     limits = Limits(samples_per_request=1)
     work = replace(WORK, decoding=Decoding(logprobs=5))

@@ -3,8 +3,9 @@
 import re
 import threading
 from collections import Counter
-from http.server import ThreadingHTTPServer
 from typing import NamedTuple
+
+from loopback import Loopback
 
 from hub_double.repositories import Dataset, HubError, is_lfs, sha256
 
@@ -31,14 +32,7 @@ class Failure(NamedTuple):
     late: bool = False
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_):
-        """A client that hung up is no news."""
-
-
-class HubDouble:
+class HubDouble(Loopback):
     """The server. Start it with `with`; it serves until the block is left."""
 
     def __init__(self):
@@ -46,10 +40,7 @@ class HubDouble:
 
         self.lock = threading.RLock()
         self.reset()
-        self._server = _Server(("127.0.0.1", 0), handler(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        super().__init__(handler(self))
 
     def reset(self):
         """Become an empty Hub with every switch off; answers that are waiting are sent."""
@@ -81,23 +72,9 @@ class HubDouble:
         """Called once, when the next commit has arrived and is not made yet."""
         self._release = threading.Event()
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
     def __exit__(self, *_):
         self._release.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def port(self):
-        return int(self._server.server_address[1])
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        super().__exit__()
 
     def add_dataset(self, name, files, commit=None, *, private=False):
         """Add a commit with these files, and these alone, to a repository, which is made if need
