@@ -47,7 +47,6 @@ from feval.recording.parquet.bounds import SizeBounds
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LOG = logging.getLogger(__name__)
 
 
@@ -330,20 +329,18 @@ def _gold(
 
 
 def _choices(row: Row, source: HubChoices, where: str) -> Choices:
-    if source.form == "labelled":
-        # a list of structs, or the struct of two lists that `datasets` makes of it
-        if source.column not in row:
-            member(row, source.column, list, where)  # says which columns there are
-        options = choices_of(row[source.column], f"{source.column!r} of {where}")
-        return _distinct([(label.strip(), text.strip()) for label, text in options], where)
-    texts = member(row, source.column, list, where)
-    if not texts or not all(isinstance(text, str) for text in texts):
-        refuse(f"{source.column!r} of {where}", "a list of texts", texts)
+    here = f"{source.column!r} of {where}"
+    if source.column not in row or source.form != "labelled":
+        texts = member(row, source.column, list, where)  # says which columns there are
+        if not texts or not all(isinstance(text, str) for text in texts):
+            refuse(here, "a list of texts", texts)
+    # "labelled": a list of structs, or the struct of two lists that `datasets` makes of it
+    options = row[source.column]
     if source.form == "marked":
-        return _distinct([_marked(text, where) for text in texts], where)
-    if len(texts) > len(_LETTERS):
-        refuse(f"{source.column!r} of {where}", f"a list of at most {len(_LETTERS)} texts", texts)
-    return tuple((label, text.strip()) for label, text in zip(_LETTERS, texts, strict=False))
+        options = [_marked(text, where) for text in options]
+    else:
+        options = choices_of(options, here)
+    return _distinct([(label.strip(), text.strip()) for label, text in options], where)
 
 
 def _marked(text: str, where: str) -> tuple[str, str]:

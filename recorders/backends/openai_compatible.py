@@ -419,20 +419,18 @@ class Endpoint:
 
     @classmethod
     def from_environment(
-        cls,
-        base_url: str | None = None,
-        key_variable: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        cls, base_url: str | None = None, key_variable: str | None = None, *, with_key: bool = True
     ) -> Endpoint:
-        """Return the endpoint and key that the official client would use.
+        """Return the endpoint that the official client would use, and the key if it is needed.
 
         The variable with the key must be set if it is named; the default, OPENAI_API_KEY, only for
         OpenAI itself.
         """
-        values = os.environ if environment is None else environment
-        name = check_variable(key_variable or DEFAULT_KEY_VARIABLE, values)
-        url = base_url or values.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
-        key = values.get(name, "").strip()
+        url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
+        if not with_key:
+            return cls(url)
+        name = check_variable(key_variable or DEFAULT_KEY_VARIABLE)
+        key = os.environ.get(name, "").strip()
         if not key and key_variable:
             raise UsageError(
                 f"The API key was to be read from the environment variable {name!r}; it is not set,"
@@ -679,11 +677,10 @@ def error_in_reply(reply: RecordLike, endpoint: Endpoint, model: str) -> Backend
     return answer_error(Answer(status, {}, reply), endpoint, model)
 
 
-def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return how many seconds a server asks to wait; `None` if it does not say, or not readably.
 
-    An HTTP date is read against the header `date`, the server's clock; `now` replaces our clock
-    where there is none.
+    An HTTP date is read against the header `date`, the server's clock, or else ours.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -692,7 +689,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     seconds = _number(value)
     if seconds is not None or value is None:
         return seconds
-    until, sent = _date(value), _date(headers.get("date")) or now or datetime.now(UTC)
+    until, sent = _date(value), _date(headers.get("date")) or datetime.now(UTC)
     return None if until is None else min(max(0.0, (until - sent).total_seconds()), _LONGEST_WAIT_S)
 
 

@@ -30,7 +30,6 @@ import importlib
 import inspect
 import json
 import math
-import os
 import re
 import sys
 import traceback
@@ -51,13 +50,7 @@ from feval.recording import ScorerInfo
 from feval.values import Record, RecordLike
 from recorders.backends import replies
 from recorders.backends.local import torch_libraries
-from recorders.backends.openai_compatible import (
-    DEFAULT_BASE_URL,
-    Answer,
-    Endpoint,
-    OpenAICompatible,
-    answer_error,
-)
+from recorders.backends.openai_compatible import Answer, Endpoint, OpenAICompatible, answer_error
 from recorders.errors import BackendError, Fatal, InterruptedByUser, RecorderError, Transient
 from recorders.scoring.scores import REFUSED, Item, RequestCost, Score, Scorer, read_score
 
@@ -113,15 +106,8 @@ def make_scorer(
         )
     if kind == "transformers":
         return LocalRewardModel(Path(rest), name)
-    if kind == "http":
-        has_key = key_variable and asks
-        endpoint = Endpoint.from_environment(rest, key_variable) if has_key else Endpoint(rest)
-    elif asks:
-        endpoint = Endpoint.from_environment(base_url, key_variable)
-    else:
-        endpoint = Endpoint(
-            base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
-        )
+    url, with_key = (rest, bool(key_variable)) if kind == "http" else (base_url, True)
+    endpoint = Endpoint.from_environment(url, key_variable, with_key=with_key and asks)
     if kind in {"http", "vllm-score"}:
         return HTTPScorer(endpoint, None if kind == "http" else rest, name, timeout_s)
     return ChatScorer(
