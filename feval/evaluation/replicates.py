@@ -226,109 +226,88 @@ def expectation(
     method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, timing: Timing | None = None
 ) -> Outcome:
     """What a method with an exact form (`feval.methods.protocol.ExactMethod`) comes to over all
-    draws.
+    draws; of several LLMs, what the oracle or a router does.
 
     Recorded seconds are those of rounds whose CoTs are generated all at once.
     """
-    if len(llms) > 1:
-        return _among(method, dataset, llms, rows)
-    [draws] = method.draws(len(llms))
-    [llm] = llms
-    if not capabilities(method).searches:
-        llm.require(rows, draws)
-    places = without_gaps(rows)
+    draws, several, places = method.draws(len(llms)), len(llms) > 1, without_gaps(rows)
+    for llm, n in zip(llms, draws, strict=True) if not capabilities(method).searches else ():
+        llm.require(rows, n)
     judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
+    gold, costs = dataset.gold[places], _call_costs(method, dataset, llms, rows) if several else []
 
-    def exact(pool: Pool) -> Expectation:
-        expected: Expectation = (
-            method.exact(pool, dataset.gold[places])
-            if judges is None
-            else judges.expectation(method, pool)
-        )
-        return expected
+    def taken() -> list[Pool]:
+        return [llm.pool.rows(rows) for llm in llms]
 
-    expected = exact(llm.pool.rows(rows))
+    def exact(pools: Sequence[Pool]) -> list[Expectation]:
+        if several:
+            right: Any = judges and judges.right
+            right = right or [(own.codes == gold[:, None]) & (gold[:, None] >= 0) for own in pools]
+            found: list[Expectation] = method.among(pools, right, costs)
+            return found
+        [pool] = pools
+        return [judges.expectation(method, pool) if judges else method.exact(pool, gold)]
+
+    def latency(pools: Sequence[Pool], found: Sequence[Expectation]) -> Columns | None:
+        """[Q] expected sequential tokens, where they are known."""
+        tokens = found[0].sequential_tokens
+        if tokens is None and capabilities(method).exact_latency and not several:
+            tokens = method.exact_sequential_tokens(pools[0])
+        return None if tokens is None else [tokens]
+
+    expected = exact(taken())
+    right = np.sum([own.right for own in expected], axis=0)
 
     def draw(places: Rows, replicates: int) -> Iterator[Orders]:
-        return drawn_orders(llm, "seeded", replicates, draws, rows[places])
+        return drawn_orders(llms[0], "seeded", replicates, draws[0], rows[places])
 
     # The pool is taken anew below: it would otherwise stay in memory as long as the evaluation.
     @cache
     def error_shares() -> ErrorShares:
-        if judges is not None or not capabilities(method).exact_errors:
+        if judges is not None or several or not capabilities(method).exact_errors:
             return ErrorShares()
-        shares: ErrorShares = method.exact_errors(
-            llm.pool.rows(rows), dataset.gold[places], expected.right, draw
-        )
+        shares: ErrorShares = method.exact_errors(*taken(), gold, right, draw)
         return shares
 
-    def sequential() -> Columns | None:
-        return _latency(method, llm.pool.rows(rows), expected)
-
     def microseconds() -> Columns | None:
-        if timing is None or timing.at_once is not None:
+        if timing is None or timing.at_once is not None or several:
             return None
-        pool = in_seconds(method, llm.pool.rows(rows).clocked())
-        known = expected.sequential_tokens is not None
-        return _latency(method, pool, exact(pool) if known else expected)
+        pools = [in_seconds(method, pool.clocked()) for pool in taken()]
+        known = expected[0].sequential_tokens is not None
+        return latency(pools, exact(pools) if known else expected)
 
     counts: Record = {
-        name: [column]
+        name: [getattr(own, name) for own in expected]
         for name in LEDGER_FIELDS
-        if (column := getattr(expected, name, None)) is not None
+        if getattr(expected[0], name, None) is not None
     }
-    # every method of one LLM asks it at least once
-    counts["asked"] = [np.broadcast_to(1.0, expected.rounds.shape)]
-    counts["longest_trace_tokens"] = None
-    counts |= {"sequential_tokens": sequential, "sequential_microseconds": microseconds}
-    counts["picodollars"] = counts["cached_tokens"] = None
-    for name, source, pools in _in_units(method, llms, [llm.pool.rows(rows)]):
-        own = exact(pools[0])
-        latency = _latency(method, pools[0], own)
-        counts[name] = latency if source == "sequential_tokens" else [own.output_tokens]
-    if (first := _first_cots(method, llms)) is not None:
-        counts["first_cots"] = [np.broadcast_to(float(own), expected.rounds.shape) for own in first]
-    ledger = _ledger(llms, rows, counts, timing)
-    known = int(ledger.prompt_tokens[0].min()) >= 0
-    if known and billing_rule(llm.billing).cache != "none" and ledger.billed() is None:
+    # every method of one LLM asks it at least once, every other one at most once
+    counts["asked"] = [_compact(np.minimum(own, 1.0)) for own in counts["rounds"]]
+    counts["longest_trace_tokens"] = counts["picodollars"] = counts["cached_tokens"] = None
+    counts["sequential_tokens"] = lambda: latency(taken(), expected)
+    counts["sequential_microseconds"] = microseconds
+    for name, source, pools in _in_units(method, llms, taken()):
+        own = exact(pools)
+        in_turn = source == "sequential_tokens"
+        counts[name] = latency(pools, own) if in_turn else [each.output_tokens for each in own]
+    if not several and (first := _first_cots(method, llms)) is not None:
+        counts["first_cots"] = [np.broadcast_to(float(own), right.shape) for own in first]
+    ledger = _ledger(llms, rows, counts, None if several else timing)
+    known = int(ledger.prompt_tokens[0].min()) >= 0 and not several
+    if known and billing_rule(llms[0].billing).cache != "none" and ledger.billed() is None:
         raise NotExactError(
             f"No expectation of what a cache holds is known for {methods.method_name(method)}."
         )
-    return Outcome(expected.right, error_shares, ledger)
+    return Outcome(right, error_shares, ledger)
 
 
-def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Outcome:
-    """What the oracle comes to over all draws of several LLMs."""
-    one = methods.CallMeasure(method.n)
-    alone = [expectation(one, dataset, [llm], rows).ledger for llm in llms]
+def _call_costs(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any:
+    """Of each LLM, [Q] what a method's calls cost, in the first unit that is known of all."""
+    calls = methods.CallMeasure(method.n)
+    alone = [expectation(calls, dataset, [llm], rows).ledger for llm in llms]
     names = "usd", "tokens", "generated_tokens", "samples"
     columns: Any = ([ledger.column(name) for ledger in alone] for name in names)
-    costs = next(each for each in columns if all(own is not None for own in each))
-    pools = [llm.pool.rows(rows) for llm in llms]
-    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
-    gold = dataset.gold[without_gaps(rows), None]
-    right: Any = (
-        [(pool.codes == gold) & (gold >= 0) for pool in pools] if judges is None else judges.right
-    )
-    found = method.among(pools, right, costs)
-    counts: Record = {
-        name: [getattr(own, name) for own in found] for name in ("rounds", "cots", "output_tokens")
-    }
-    counts |= {"asked": counts["rounds"], "longest_trace_tokens": None, "sequential_tokens": None}
-    counts |= {"sequential_microseconds": None, "picodollars": None, "cached_tokens": None}
-    for name, _, others in _in_units(method, llms, pools):
-        paid = method.among(others, right, costs)
-        counts[name] = [own.output_tokens for own in paid]
-    total = np.sum([own.right for own in found], axis=0)
-    return Outcome(total, ErrorShares, _ledger(llms, rows, counts, None))
-
-
-def _latency(method: Any, pool: Pool, expected: Expectation) -> Columns | None:
-    """[Q] expected sequential tokens, where they are known."""
-    tokens = expected.sequential_tokens
-    if tokens is None and capabilities(method).exact_latency:
-        tokens = method.exact_sequential_tokens(pool)
-    return None if tokens is None else [tokens]
+    return next(each for each in columns if all(own is not None for own in each))
 
 
 def drawn_orders(

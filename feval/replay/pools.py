@@ -151,25 +151,15 @@ class Channels(ABC):
         )
         return logprobs
 
-    def durations(self) -> Floats | None:
-        """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is
-        known.
+    def numbers(self, channel: Channel) -> Floats | None:
+        """Return [Q, S] numbers of the CoTs, NaN where not known; `None` where none is known.
+
+        Args:
+            channel: "duration_s" and "first_token_s", the seconds that each reply, and its first
+                token, took; "usd" that each states; "cached_tokens", prompt tokens that each says a
+                cache had read.
         """
-        return cast("Floats | None", self._channel("duration_s"))
-
-    def first_tokens(self) -> Floats | None:
-        """Return [Q, S] the seconds to the first token of each reply, as `durations` does."""
-        return cast("Floats | None", self._channel("first_token_s"))
-
-    def usd(self) -> Floats | None:
-        """Return [Q, S] the USD that each CoT states, as `durations` does."""
-        return cast("Floats | None", self._channel("usd"))
-
-    def cached_tokens(self) -> Floats | None:
-        """Return [Q, S] prompt tokens that each reply says a cache had read, as `durations`
-        does.
-        """
-        return cast("Floats | None", self._channel("cached_tokens"))
+        return cast("Floats | None", self._channel(channel))
 
     def probes(self) -> Probes:
         """Return the probes of the CoTs, whose codes are those of the pool.
@@ -489,7 +479,8 @@ class Pool:
         """Return the same pool with the clock of its recorded durations; see
         `feval.replay.clock`.
         """
-        seconds, first = self.channels.durations(), self.channels.first_tokens()
+        numbers = self.channels.numbers
+        seconds, first = numbers("duration_s"), numbers("first_token_s")
         clock = replay.Clock.from_seconds(self.output_tokens, seconds, first, at_once)
         return replace(self, clock=clock)
 
@@ -521,7 +512,7 @@ class Pool:
         return np.rint(values * unit).astype(np.int64)
 
     def _stated(self, name: str) -> Floats:
-        stated = self.channels.usd() if name == "picodollars" else self.channels.cached_tokens()
+        stated = self.channels.numbers("usd" if name == "picodollars" else "cached_tokens")
         return np.full(self.codes.shape, np.nan) if stated is None else stated
 
     @property

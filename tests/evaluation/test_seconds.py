@@ -214,7 +214,7 @@ def test_times_to_first_token_are_read_used_and_named(replay, tmp_path):
     dataset, [llm] = load(
         "toy", ["quick"], write_rows(tmp_path / "rec", GOLDS, ("quick", pools)), seed=3
     )
-    first = llm.pool.channels.first_tokens()
+    first = llm.pool.channels.numbers("first_token_s")
     assert np.isfinite(first).tolist() == [
         [True, False, True, False, False],
         [False] * 5,

@@ -87,7 +87,7 @@ def test_what_was_sent_is_charged(billing, folder):
 
 def test_seconds_are_those_of_the_longest_turn_of_each_round(chains):
     dataset, [llm] = chains
-    method, durations = SequentialRevision(4, 2), llm.pool.channels.durations()
+    method, durations = SequentialRevision(4, 2), llm.pool.channels.numbers("duration_s")
     forms = [
         evaluate(each, dataset, llm, order="recorded", cost="seconds")
         for each in (method, method.__call__)
