@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from feval import replay
 from feval.estimators.per_question import by_blocks
 from feval.estimators.plurality import subset_best_accuracy
@@ -35,6 +33,7 @@ from feval.methods.vote import (
     best_rated_codes,
     no_answer_probability,
     rated,
+    rated_codes,
     vote_weights,
     weighable,
     weighted_plurality,
@@ -68,9 +67,7 @@ class _ChoiceByScore(OneLLM):
 
     def _votes(self, pool: Pool) -> tuple[Integers, Floats]:
         """[Q, S] codes and scores; a CoT without a score counts as one without an answer."""
-        [scores] = self.ratings([pool])
-        codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
-        return codes, np.where(codes < 0, np.nan, scores)
+        return rated_codes(pool.codes, *self.ratings([pool]))
 
     def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of CoTs; see `feval.methods.protocol`."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Self
 
-import numpy as np
-
 from feval import replay
 from feval.errors import UsageError
 from feval.methods.fields import Count, Positive, frozen_method
@@ -28,6 +26,7 @@ from feval.methods.protocol import (
 from feval.methods.vote import (
     confidence_weights,
     rated,
+    rated_codes,
     weighted_plurality,
     weighted_plurality_codes,
 )
@@ -137,9 +136,8 @@ class ConfidenceWeighted(OneLLM, Predicting):
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
-        [pool], [order], [confidences] = pools, orders, self.ratings(pools)
-        codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
-        confidences = np.where(codes < 0, np.nan, confidences)
+        [pool], [order] = pools, orders
+        codes, confidences = rated_codes(pool.codes, *self.ratings(pools))
         decisions = decide_at_once(
             self,
             pools,

@@ -36,6 +36,7 @@ from feval.methods.vote import (
     plurality,
     plurality_codes,
     rated,
+    rated_codes,
     vote_weights,
     weighable,
     weighted_plurality,
@@ -182,11 +183,10 @@ class SequentialRevision(OneLLM):
         codes = np.stack([searches.of(pool.codes, turn, -1) for turn in turns], axis=2)
         if self.answer == "best":
             each = np.stack([searches.of(self._scores(pool), t, np.nan) for t in turns], axis=2)
-            each = np.where((codes < 0) | np.isnan(each), -np.inf, each)
-            best = each.argmax(axis=2)[:, :, None]
-            scores = np.take_along_axis(each, best, axis=2)[:, :, 0]
-            codes = np.where(np.isinf(scores), -1, np.take_along_axis(codes, best, axis=2)[:, :, 0])
-            scores = np.where(np.isinf(scores), np.nan, scores)
+            codes, each = rated_codes(codes, each)
+            best = np.nan_to_num(each, nan=-np.inf).argmax(axis=2)[:, :, None]
+            codes = np.take_along_axis(codes, best, axis=2)[..., 0]
+            scores: Floats = np.take_along_axis(each, best, axis=2)[..., 0]
         else:
             codes = self._of_chains(codes)
         # a pool whose CoTs are the chains

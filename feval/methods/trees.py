@@ -25,7 +25,7 @@ from feval.methods.protocol import (
     Pools,
     most_tokens,
 )
-from feval.methods.vote import best_rated_codes
+from feval.methods.vote import best_rated_codes, rated_codes
 from feval.replay.source import called, missing_messages, shortage
 
 if TYPE_CHECKING:
@@ -229,9 +229,7 @@ class Searches:
 
     def scored(self, steps: Places, scores: Floats) -> tuple[Integers, Floats]:
         """[B, n] answer codes and scores of steps; one without an answer or a score has neither."""
-        codes, score = self.of(self._pool.codes, steps, -1), self.of(scores, steps, np.nan)
-        codes = np.where(np.isnan(score), -1, codes)
-        return codes, np.where(codes < 0, np.nan, score)
+        return rated_codes(self.of(self._pool.codes, steps, -1), self.of(scores, steps, np.nan))
 
     def decisions(self, answers: Integers, members: Places) -> Decisions:
         """The answers [B] with the ledgers, and the steps [B, n] that may have given them."""

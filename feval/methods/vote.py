@@ -345,6 +345,12 @@ def rated(
     return [answer for answer, _ in pairs], np.array([rating for _, rating in pairs])
 
 
+def rated_codes(codes: Integers, ratings: Floats) -> tuple[Integers, Floats]:
+    """The same over answer codes [...]: -1 and NaN for those without a rating, or an answer."""
+    known = np.where(np.isnan(ratings), -1, np.maximum(codes, -1))
+    return known, np.where(known < 0, np.nan, ratings)
+
+
 def best_rated(answers: Sequence[str | None], ratings: Sequence[float | None]) -> str | None:
     """The answer with the highest rating, of several the first; `None` where none has one."""
     known, each = rated(answers, ratings)

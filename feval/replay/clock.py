@@ -170,10 +170,8 @@ class Timing:
             if self.profile is not None:
                 self.profile.speed(llm.name)
                 continue
-            recorded, seconds = (
-                llm.pool.codes[rows] > _ABSENT,
-                llm.pool.channels.numbers("duration_s"),
-            )
+            numbers, recorded = llm.pool.channels.numbers, llm.pool.codes[rows] > _ABSENT
+            seconds, first = numbers("duration_s"), numbers("first_token_s")
             replies = int(recorded.sum())
             known = 0 if seconds is None else int((recorded & ~np.isnan(seconds[rows])).sum())
             if missing := replies - known:
@@ -182,6 +180,5 @@ class Timing:
                     " duration, so that seconds cannot be replayed. Model them with a serving"
                     " profile (the setting `serving`), or import durations (duration_s)."
                 )
-            first = llm.pool.channels.numbers("first_token_s")
             first_tokens |= first is not None and not np.isnan(first[rows]).all()
         return replace(self, first_tokens=first_tokens)

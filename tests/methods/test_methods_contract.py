@@ -20,14 +20,7 @@ from small import write_scored_toy
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.fitting import questions_of, training
 from feval.evaluation.replicates import decisions
-from feval.methods import (
-    METHODS,
-    AdaptiveConsistency,
-    DeepConfidence,
-    MixtureOfThoughts,
-    SelfConsistency,
-)
-from feval.methods.confidence_weighted import TEMPERATURES
+from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, SelfConsistency
 from feval.methods.protocol import Predicting, Question, capabilities, in_seconds
 from feval.replay import load
 
@@ -227,8 +220,6 @@ def test_numbers_behind_words_are_those_of_the_papers():
     }  # fmt: skip
     assert AdaptiveConsistency("random").rule.threshold == Fraction(1, 10)
     assert (DeepConfidence(keep="low")._eta, DeepConfidence(keep="high")._eta) == (10, 90)
-    assert len(set(TEMPERATURES)) == 80
-    assert [MixtureOfThoughts().draws(llms) for llms in (2, 3)] == [(20, 3), (7, 7, 3)]
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
