@@ -460,14 +460,11 @@ class BlindDataset:
         own: list[dict[int, int]] = []
         self._numbers[pool["number"]] = llm, own
         for row, recorded in zip(self._rows, codes, strict=True):
-            texts = llm.answers(row, range(int(llm.pool.sizes[row])))
-            given: dict[int, str | None] = {}
-            for code, text in zip(recorded.tolist(), texts, strict=False):
-                given.setdefault(code, text)
-            numbers = {code: n for n, code in enumerate(code for code in given if code >= 0)}
+            shown = dict.fromkeys(code for code in recorded.tolist() if code >= 0)
+            numbers = {code: number for number, code in enumerate(shown)}
             own.append(numbers)
             recorded[:] = [numbers.get(code, code) for code in recorded.tolist()]
-            answers.append([given[code] for code in numbers])
+            answers.append(llm.answer_texts(row, [*shown]))
         more = {"candidates": np.array([*map(len, answers)]), "answers": answers}
         return pool | {"codes": codes} | more
 
