@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from feval import replay
 from feval.cards.billing import MOST_USD_OF_QUESTION, PICODOLLARS
-from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError, require_known
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError, require_known
 from feval.recording.arrays import (
     Probes,
     RaggedArray,
@@ -64,10 +63,6 @@ class Channels(ABC):
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self._cache: dict[Hashable, Any] = {}
-
-    def __getstate__(self) -> Record:
-        """Leave out what can be read or computed again: another process is not sent arrays."""
-        return self.__dict__ | {"_cache": {}}
 
     @abstractmethod
     def read(self, channel: Channel, *scorer: str) -> Any:
@@ -302,24 +297,6 @@ class RecordedChannels(Channels):
         self._recording: Recording = recording
         self._pair = dataset, llm
 
-    def __getstate__(self) -> Record:
-        """Send the recording's path and hash; the other process opens it anew."""
-        state = super().__getstate__()
-        return state | {"_recording": (str(self._recording.path), self._recording.hash)}
-
-    def __setstate__(self, state: Record) -> None:
-        from feval.hub import open_place  # the process of a user's method opens nothing
-        from feval.recording.layout.format import cached_from
-
-        path, expected = state["_recording"]
-        recording = open_place(cached_from(Path(path)) or path)
-        if recording.hash != expected:
-            raise ConflictError(
-                f"{path} has changed: its hash was {expected[:12]} and is now"
-                f" {recording.hash[:12]}."
-            )
-        self.__dict__.update(state | {"_recording": recording})
-
     def question(self, row: int) -> str:
         """See `Channels.question`."""
         return f"question {self._recording.votes(self._pair[0]).question_ids[row]!r}"
@@ -455,13 +432,6 @@ class Pool:
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
     clock: Clock | None = None
     amounts: Mapping[str, Int64] = field(default_factory=dict)
-
-    def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
-        """Send another process the finish reasons, not how they are read."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)} | {
-            "_finish": self.finish
-        }
-        return Pool, tuple(values.values())
 
     @property
     def finish(self) -> Integers:
