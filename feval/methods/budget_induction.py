@@ -182,8 +182,7 @@ class Paths:
             for view in map(VIEWS.index, views):
                 _, own = np.unique(self.seen(asked).codes[view, rest], return_inverse=True)
                 # draws of one question are no new data
-                pairs = np.sort(own * questions + self.question[rest])
-                pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+                pairs = np.unique(own * questions + self.question[rest])
                 enough = np.bincount(pairs // questions) >= (
                     0 if view == VIEWS.index(views[-1]) else least
                 )
