@@ -288,7 +288,7 @@ def expectation(
     counts["sequential_microseconds"] = microseconds
     for name, source, pools in _in_units(method, llms, taken()):
         own = exact(pools)
-        in_turn = source == "sequential_tokens"
+        in_turn = source == "sequential_tokens" and not several
         counts[name] = latency(pools, own) if in_turn else [each.output_tokens for each in own]
     if not several and (first := _first_cots(method, llms)) is not None:
         counts["first_cots"] = [np.broadcast_to(float(own), right.shape) for own in first]
