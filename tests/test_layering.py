@@ -60,7 +60,6 @@ SEAMS = {
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.content": {"orjson"},
     "feval.replay.draws": {"tempfile"},
-    "feval.replay.pools": {"feval.hub.open_place", "feval.recording.layout.format.cached_from"},
     "feval.report.pictures.drawing": {"matplotlib"},
     "feval.appendlog": {"fcntl"},
     "feval.serving.server": {"resource"},
