@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         replay_async_http_client,
         replay_http_client,
     )
-    from feval.serving.wire import Call, Reply
+    from feval.serving.wire.calls import Call, Reply
 
 __all__ = [
     "Application",
@@ -40,6 +40,6 @@ __getattr__, __dir__ = lazy_names(
         "server": "serve",
         "transport": "AsyncReplayTransport ReplayTransport replay_async_http_client"
         " replay_http_client",
-        "wire": "Call Reply",
+        "wire.calls": "Call Reply",
     },
 )

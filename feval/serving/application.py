@@ -5,12 +5,15 @@ The in-process transport (`transport`) and the server (`web`) both call it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Self, TypedDict
 from urllib.parse import parse_qs
+
+import orjson
 
 from feval import __version__
 from feval.arguments import checked
@@ -27,17 +30,27 @@ from feval.serving.matcher import Match, Matcher
 from feval.serving.mismatch import Mismatches
 from feval.serving.openapi import description
 from feval.serving.runs import ORDERS, RunName, Runs, public_run, run_name, run_of_key
-from feval.serving.wire import (
-    OWN_HEADERS,
+from feval.serving.wire import dialects
+from feval.serving.wire.calls import (
     Call,
-    CompletionRequest,
+    MissError,
     Reply,
     RequestError,
     UnknownError,
     bug_reply,
     error_reply,
     json_reply,
+    key_of,
+    split_run,
+)
+from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.dialects.responses import response_id
+from feval.serving.wire.openai import (
+    OWN_HEADERS,
+    CompletionRequest,
+    completion_reply,
     parse,
+    parse_object,
 )
 from feval.values import Record, RecordLike, frozen
 
@@ -98,6 +111,7 @@ class Application:
         self._cutter = Cutter(library.lock)
         self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
+        self._turns: BoundedCache[tuple[str, str], list[Record]] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
         self._routes: dict[str, tuple[str, Callable[[Call, RunName], Reply]]] = {
             "/v1/chat/completions": ("POST", partial(self._completions, "chat")),
@@ -185,14 +199,15 @@ class Application:
         """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is
         raised.
         """
+        shape = dialects.error_shape(call.path)
         try:
             return self._routed(call)
         except ReplayWarning:  # where warnings are errors; nothing was drawn
             raise
         except FevalError as error:
-            return error_reply(error)
+            return error_reply(error, shape)
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
-            return bug_reply(error)
+            return bug_reply(error, shape)
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> Record:
         """Return what was handed out.
@@ -247,19 +262,21 @@ class Application:
         self.close()
 
     def _routed(self, call: Call) -> Reply:
-        path, name = call.path, call.headers.get("x-feval-run")
-        if path.startswith("/run/"):
-            name, _, rest = path[5:].partition("/")
-            path = f"/{rest}"
-        if name is not None:
-            run = public_run(name, self.runs.order)
-        else:
-            scheme, _, key = call.headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not key:
-                key = call.headers.get("x-api-key") or call.headers.get("api-key") or ""
-            run = run_of_key(key.strip(), self.runs.order)
-        path = path.rstrip("/")
+        name, path = split_run(call.path)
+        name = call.headers.get("x-feval-run") if name is None else name
+        order = self.runs.order
+        run = run_of_key(key_of(call.headers, call.query), order)
+        run = run if name is None else public_run(name, order)
+        if found := dialects.of_path(path):
+            _require_method(call, path, "POST")
+            return self._in_dialect(*found, call, run)
+        path, model = dialects.openai_path(path)
+        if model is not None:
+            call = replace(call, body=_with_model(call.body, model))
+        listed = dialects.list_of(path, call.headers)
         route = self._routes.get("/v1/models" if path.startswith("/v1/models/") else path)
+        if listed is not None:
+            route = "GET", lambda *_: json_reply(listed.models(self._recorded()))
         if route is None:
             advice = (
                 "Give clients a base URL that ends with /v1. "
@@ -270,15 +287,46 @@ class Application:
                 f"There is nothing at {path[:80] or '/'}. {advice}Use {_PATHS}.", code="unknown_url"
             )
         method, handler = route
-        if call.method not in {method, "HEAD" if method == "GET" else method}:
-            raise RequestError(
-                f"{path} takes {method} requests, not {call.method[:20]}.",
-                status=405,
-                headers={"allow": method},
-            )
+        _require_method(call, path, method)
         return handler(call, run)
 
+    def _in_dialect(
+        self, dialect: ModuleType, path: Mapping[str, str], call: Call, run: RunName
+    ) -> Reply:
+        """Answer a request of another dialect as the chat completion that it asks for."""
+        asked: Asked = dialect.request(parse_object(call.body), {**path, "query": call.query})
+        messages, first = asked.fields["messages"], asked.instructions
+        if asked.previous is not None:
+            earlier = self._turns.get((run.label, asked.previous))
+            if earlier is None:
+                raise RequestError(
+                    f"The run {run.label!r} got no response {asked.previous[:80]!r} that can be"
+                    " continued. Send the whole conversation as `input`.",
+                    parameter="previous_response_id",
+                    code="previous_response_not_found",
+                )
+            messages[first:first] = earlier
+        call = replace(call, body=orjson.dumps(asked.fields))
+        if "count" in path:
+            return json_reply(dialect.counted(self._counted(call)))
+        _, completion, headers = self._completion("chat", call, run)
+        if asked.kept:
+            said = completion["choices"][0]["message"]
+            turn = [*messages[first:], {name: said[name] for name in ("role", "content")}]
+            self._turns.put((run.label, response_id(completion)), turn, 3 * len(call.body))
+        reply: Reply = dialect.reply(completion, asked, headers)
+        return reply
+
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
+        request, completion, headers = self._completion(kind, call, run)
+        return completion_reply(
+            completion, stream=request.stream, with_usage=request.include_usage, headers=headers
+        )
+
+    def _completion(
+        self, kind: str, call: Call, run: RunName
+    ) -> tuple[CompletionRequest, Record, Mapping[str, str]]:
+        """Draw for a request; it comes back with the completion and its headers."""
         key = (kind, call.body, *map(call.headers.get, OWN_HEADERS))
         question = self._questions.get(key)  # most requests are repeated for the next CoTs
         if question is None:
@@ -305,7 +353,8 @@ class Application:
         ]
         self._warn(run, question.matches, call.warn)
         handouts = self.runs.take(run, question.matches, reads, call.sender)
-        return self._builder.reply(question.request, run, handouts, question.headers)
+        made = self._builder.completion(question.request, run, handouts, question.headers)
+        return question.request, *made
 
     def _warn(self, run: RunName, matches: Sequence[Match], warn: Callable[[str], object]) -> None:
         """Tell a run, once of each kind and before anything is drawn, which settings have no
@@ -319,15 +368,20 @@ class Application:
                 )
                 self._warned.add((run.label, kind))
 
+    def _counted(self, call: Call) -> int:
+        """The recorded number of tokens of a prompt."""
+        [match] = self._matcher.match(parse("chat", call.body, call.headers))
+        if not match.is_recorded or match.prompt_tokens < 0:
+            raise MissError(
+                "Only the tokens of recorded prompts are known, and these messages are none whose"
+                " tokens were counted. Count them with the tokenizer of the live LLM."
+            )
+        return match.prompt_tokens
+
     def _models(self, call: Call, _: RunName) -> Reply:
         models = {
-            llm.name: {
-                "id": llm.name,
-                "object": "model",
-                "created": created(llm.recording),
-                "owned_by": "feval",
-            }
-            for llm in self.library.llms
+            name: {"id": name, "object": "model", "created": seconds, "owned_by": "feval"}
+            for name, seconds in self._recorded().items()
         }
         name = call.path.partition("/v1/models")[2].strip("/")
         if not name:
@@ -337,6 +391,10 @@ class Application:
                 f"No LLM {name[:80]!r} was recorded; GET /v1/models lists those that were."
             )
         return json_reply(models[name])
+
+    def _recorded(self) -> dict[str, int]:
+        """Each LLM, with when it was recorded."""
+        return {llm.name: created(llm.recording) for llm in self.library.llms}
 
     def _health(self, *_: object) -> Reply:
         return json_reply(
@@ -406,3 +464,16 @@ def grade(
     """
     ledger = application.ledger(run, detail=True)
     return grade_run(ledger, application.library.opened, answers, dataset)
+
+
+def _require_method(call: Call, path: str, method: str) -> None:
+    if call.method not in {method, "HEAD" if method == "GET" else method}:
+        raise RequestError(
+            f"{path[:80]} takes {method} requests, not {call.method[:20]}.",
+            status=405,
+            headers={"allow": method},
+        )
+
+
+def _with_model(body: bytes, model: str) -> bytes:
+    return orjson.dumps(parse_object(body) | {"model": model})

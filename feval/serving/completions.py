@@ -19,7 +19,8 @@ from feval.serving.cots import ServedCot
 from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
 from feval.serving.settings import OFFERS, recorded
-from feval.serving.wire import CompletionRequest, MissError, Reply, completion_reply, usage
+from feval.serving.wire.calls import MissError
+from feval.serving.wire.openai import CompletionRequest, usage
 from feval.values import Record
 
 _CALLS = ("tool_calls", "function_call")
@@ -38,14 +39,16 @@ class CompletionBuilder:
         self._prices = {llm: llm.price for llm in llms}
         self._reading = Lock()
 
-    def reply(
+    def completion(
         self,
         request: CompletionRequest,
         run: RunName,
         handouts: Sequence[Handout],
         headers: Mapping[str, str],
-    ) -> Reply:
-        """Return the reply to a request: which CoTs the run gets for each conversation."""
+    ) -> tuple[Record, Mapping[str, str]]:
+        """Return the completion that answers a request, with the headers of its reply: which CoTs
+        the run gets for each conversation.
+        """
         unknown: dict[str, None] = {}
         choices: list[Record] = []
         for handout in handouts:
@@ -64,9 +67,7 @@ class CompletionBuilder:
         headers = {**headers, **self._draw_headers(run, handouts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
-        return completion_reply(
-            completion, stream=request.stream, with_usage=request.include_usage, headers=headers
-        )
+        return completion, headers
 
     def _choices(
         self, request: CompletionRequest, handout: Handout, first: int, unknown: dict[str, None]

@@ -23,7 +23,7 @@ from feval.replay import LLM
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import Match
 from feval.serving.settings import Bounds
-from feval.serving.wire import MissError
+from feval.serving.wire.calls import MissError
 
 _SHOWN = 60
 

@@ -16,7 +16,8 @@ from feval.errors import NotRecordedError
 from feval.recording import Recording
 from feval.replay import LLM, Dataset, load, open_recordings
 from feval.serving.prompts import TextIndex
-from feval.serving.wire import Conversation, RequestError, conversation
+from feval.serving.wire.calls import RequestError
+from feval.serving.wire.openai import Conversation, conversation
 from feval.values import frozen
 
 _NAMED = 5

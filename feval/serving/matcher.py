@@ -21,15 +21,8 @@ from feval.serving import settings
 from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
 from feval.serving.prompts import PromptUse, normal, template_digest, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
-from feval.serving.wire import (
-    FEW_SHOT,
-    AmbiguousError,
-    CompletionRequest,
-    Conversation,
-    MissError,
-    RequestError,
-    UnknownError,
-)
+from feval.serving.wire.calls import AmbiguousError, MissError, RequestError, UnknownError
+from feval.serving.wire.openai import FEW_SHOT, CompletionRequest, Conversation
 from feval.values import frozen
 
 _SHOWN = 60

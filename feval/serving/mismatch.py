@@ -17,7 +17,8 @@ from feval.serving.library import BoundedCache
 from feval.serving.matcher import MAX_SEARCHED, Match
 from feval.serving.prompts import common_passages, normal, occurrences, outside, question_spans
 from feval.serving.settings import SCHEMAS, IgnoredSetting, brief, other_format
-from feval.serving.wire import CompletionRequest, Conversation, MissError
+from feval.serving.wire.calls import MissError
+from feval.serving.wire.openai import CompletionRequest, Conversation
 
 MIN_QUOTE = 40
 """Characters of a recorded CoT that count as a quote of it."""

@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from feval import __version__
 from feval.serving.runs import COUNTED
-from feval.serving.wire import FEW_SHOT, ChatRequest, TextRequest
+from feval.serving.wire.openai import FEW_SHOT, ChatRequest, TextRequest
 from feval.values import Record
 
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"

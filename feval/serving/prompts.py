@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feval.serving.wire import Conversation
+from feval.serving.wire.openai import Conversation
 from feval.values import Record, RecordLike
 
 _ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling

@@ -29,7 +29,7 @@ from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import PoolRequest
 from feval.serving.prompts import PromptCounts, difference, use_of_entry
-from feval.serving.wire import RequestError, Sender, UsedUpError
+from feval.serving.wire.calls import RequestError, Sender, UsedUpError
 from feval.values import Record, RecordLike
 
 ORDERS = ("recorded", "seeded")

@@ -26,7 +26,8 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.recording import Recording
 from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback, refusal
-from feval.serving.wire import (
+from feval.serving.wire.calls import (
+    KEY_HEADERS,
     Call,
     Reply,
     RequestError,
@@ -34,7 +35,9 @@ from feval.serving.wire import (
     ServingError,
     bug_reply,
     error_reply,
+    key_of,
 )
+from feval.serving.wire.dialects import error_shape
 from feval.values import frozen
 
 try:
@@ -472,7 +475,7 @@ class BoundedHeads(HttpToolsProtocol):
 
 _LOG = logging.getLogger("feval.serving")
 _EVENTS_AT_ONCE = 16
-_KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key")
+_KEY_HEADERS = {name.encode() for name in ("authorization", *KEY_HEADERS)}
 _LONGEST_LENGTH = 20  # digits of a Content-Length, as h11 has it
 _MOST_DROPPED = 64 << 20
 _LINGER_S, _LONGEST_LINGER_S = 2.0, 30.0
@@ -542,9 +545,9 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = scope["headers"]
-            problem = self._problem(headers, scope["http_version"])
+            problem = self._problem(headers, scope)
             if problem is not None:
-                await _last(problem)(scope, receive, send)
+                await _last(problem, scope)(scope, receive, send)
                 return
             receive = self._bounded(receive)
             if (token := self._token) is not None:
@@ -553,9 +556,11 @@ class _Guard:
                     for name, value in headers
                     if name not in _KEY_HEADERS and token not in value
                 ]
+                if token in scope["query_string"]:
+                    scope["query_string"] = b""
         await self._app(scope, receive, send)
 
-    def _problem(self, fields: Sequence[tuple[bytes, bytes]], version: str) -> ServingError | None:
+    def _problem(self, fields: Sequence[tuple[bytes, bytes]], scope: Scope) -> ServingError | None:
         headers, names = dict(fields), [name for name, _ in fields]
         # what two readers could read in two ways (RFC 9112), and httptools lets pass
         for name in (b"host", b"origin"):
@@ -563,7 +568,7 @@ class _Guard:
                 return RequestError(
                     f"The request has several headers {name.decode().title()}; send one."
                 )
-        if b"host" not in headers and version != "1.0":
+        if b"host" not in headers and scope["http_version"] != "1.0":
             return RequestError("The request has no header Host; HTTP/1.1 requires one.")
         if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
             return RequestError(
@@ -575,10 +580,9 @@ class _Guard:
         reason = refusal(*sender, only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
-        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-        if self._token is not None and not (
-            hmac.compare_digest(key.strip(), self._token) and scheme.lower() == b"bearer"
-        ):
+        texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
+        key = key_of(texts, scope["query_string"].decode("latin-1")).encode("latin-1", "replace")
+        if self._token is not None and not hmac.compare_digest(key, self._token):
             return RequestError(
                 "This server requires its token: send the header 'Authorization: Bearer TOKEN', or"
                 " give the client the token as its API key.",
@@ -646,15 +650,15 @@ class _Last(Response):
         await send({"type": "http.response.body"})
 
 
-def _last(error: FevalError) -> Response:
-    reply = error_reply(error)
+def _last(error: FevalError, scope: Scope) -> Response:
+    reply = error_reply(error, error_shape(scope["path"]))
     return _Last(reply.body, reply.status, {**reply.headers, "connection": "close"})
 
 
 async def _feval_error(request: Request, error: FevalError) -> Response:
     if getattr(error, "code", None) == "body_too_long":
-        return _last(error)
-    return response(error_reply(error), request)
+        return _last(error, request.scope)
+    return response(error_reply(error, error_shape(request.scope["path"])), request)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
@@ -667,7 +671,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
         message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
     # its body was not read
     problem = RequestError(message, status=error.status_code, headers=error.headers)
-    return _last(problem)
+    return _last(problem, request.scope)
 
 
 async def _nobody(_: Request, __: ClientDisconnect) -> Response:
@@ -676,4 +680,4 @@ async def _nobody(_: Request, __: ClientDisconnect) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    return response(bug_reply(error), request)
+    return response(bug_reply(error, error_shape(request.scope["path"])), request)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feval.recording import LLMInfo
-from feval.serving.wire import CompletionRequest, Conversation
+from feval.serving.wire.openai import CompletionRequest, Conversation
 from feval.values import RecordLike
 
 _SHOWN = 60

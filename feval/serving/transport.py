@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, ApplicationOptions, grade
-from feval.serving.wire import Call, Reply, Sender
+from feval.serving.wire.calls import KEY_HEADERS, Call, Reply, Sender
+from feval.serving.wire.dialects import of_path
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None
 
 _LIBRARIES = ("httpx2", "httpx")
-_KEYS = frozenset({"authorization", "api-key", "x-api-key"})
+_KEYS = frozenset({"authorization", *KEY_HEADERS})
 _OURS = re.compile(r"/(run/[^/]+/)?(v1|feval)/|/openapi\.json$")
 _THEIRS = re.compile(r"(?P<prefix>(/[^/]*)*?)/(?P<route>(chat/)?completions|models(/.+)?)/?")
 _RUN = re.compile(r"/run/[^/]+(?=/|$)")
@@ -116,6 +117,11 @@ class _Replay:
 
 def _path(path: str) -> str:
     """Return the application's path for a request, without the prefixes of providers."""
+    places = (place.start() for place in re.finditer("/", path))
+    own = next((place for place in places if of_path(path[place:].rstrip("/"))), None)
+    if own is not None:
+        run = _RUN.search(path[:own])
+        return f"{run[0] if run else ''}{path[own:]}"
     theirs = None if _OURS.match(path) else _THEIRS.fullmatch(path)
     if theirs is None:
         return path

@@ -47,14 +47,8 @@ from starlette.routing import Route
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording, scratch_beside
-from feval.serving.wire import (
-    RequestError,
-    ServingError,
-    UnknownError,
-    completion_reply,
-    conversation,
-    usage,
-)
+from feval.serving.wire.calls import RequestError, ServingError, UnknownError
+from feval.serving.wire.openai import completion_reply, conversation, usage
 from feval.values import Record, RecordLike, frozen
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction

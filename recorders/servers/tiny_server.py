@@ -27,15 +27,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
-from feval.serving.wire import (
-    CompletionRequest,
-    RequestError,
-    UnknownError,
-    completion_reply,
-    json_reply,
-    parse,
-    usage,
-)
+from feval.serving.wire.calls import RequestError, UnknownError, json_reply
+from feval.serving.wire.openai import CompletionRequest, completion_reply, parse, usage
 from feval.values import Record
 from recorders.tiny.model import (
     END,

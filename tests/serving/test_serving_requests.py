@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 from places import read_data
 
-from feval.serving.wire import CompletionRequest, RequestError, conversation, parse
+from feval.serving.wire.calls import RequestError
+from feval.serving.wire.openai import CompletionRequest, conversation, parse
 
 SERVED = read_data("served.json")
 

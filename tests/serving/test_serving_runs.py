@@ -43,7 +43,7 @@ from feval.recording import LLMInfo
 from feval.serving import Application, Call, runs
 from feval.serving.ledger import read_ledger
 from feval.serving.runs import public_run, run_name, run_of_key
-from feval.serving.wire import RequestError
+from feval.serving.wire.calls import RequestError
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
 

@@ -1,113 +1,20 @@
-"""OpenAI's dialect without a web framework: calls and replies, what requests ask for,
-how completions, streams and errors look.
-
-    FevalError
-    └── ServingError            sent with its status, in OpenAI's shape
-        ├── RequestError        400: the request itself is wrong; the message names the field
-        ├── MissError           400: the recording does not hold what was asked for
-        ├── UnknownError        404: no such model, or nothing at that path
-        ├── AmbiguousError      400: several recorded things match equally well
-        └── UsedUpError         400: the pool has fewer CoTs left than were asked for
-
-Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change.
-After a 404, LiteLLM's router asks a model nothing for a while, so a question that was not recorded
-is a 400.
-"""
+"""OpenAI's dialect: what requests ask for, how completions and their streams look."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from traceback import extract_tb
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 import orjson
 from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
-from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
-from feval.values import Record, RecordLike, frozen
+from feval.serving.wire.calls import EVENT_STREAM, Reply, RequestError, json_reply, named, wrong
+from feval.values import Record, RecordLike
 
-_LOG = logging.getLogger("feval.serving")
-_JSON = "application/json"
-_STREAM = "text/event-stream; charset=utf-8"
 _REASONING = ("reasoning", "reasoning_content")
 _WORD = re.compile(r"\s*\S+|\s+")
-
-
-Sender = tuple[Callable[[], bool], bool]
-"""What waits for a reply before it sends its next request, as a function, and what that returns
-once it has gone.
-"""
-
-
-@frozen
-class Call:
-    """One request.
-
-    Attributes:
-        method: "GET", "POST", ...
-        path: percent-decoded once, without the query, such as "/v1/chat/completions" or
-            "/run/NAME/v1/chat/completions".
-        query: as it was sent, without the question mark.
-        headers: names in lower case; the last of repeated ones.
-        body: its bytes.
-        warn: receives each sentence that a run should be told once; a reply does not hold it.
-        sender: the connection, thread or task that it comes from, if known.
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    body: bytes
-    warn: Callable[[str], object] = _LOG.warning
-    sender: Sender | None = None
-
-
-class Reply(NamedTuple):
-    """What is sent back.
-
-    Attributes:
-        status: HTTP status.
-        headers: content-type among them; not the length.
-        body: all of it, or the events of a stream (`data: ...` and two line feeds each).
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes | Iterable[bytes]
-
-
-def json_reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-    """Return a reply with a JSON value."""
-    return Reply(status, {"content-type": _JSON, **(headers or {})}, orjson.dumps(value))
-
-
-def error_reply(error: FevalError) -> Reply:
-    """Return an error in OpenAI's shape; its text is the message."""
-    # lone surrogates are not valid JSON
-    message = str(error).encode("utf-8", "replace").decode()
-    if not isinstance(error, ServingError):
-        statuses = ((NotRecordedError, 404), (UsageError, 400), (StorageError, 507))
-        status = next((status for kind, status in statuses if isinstance(error, kind)), 500)
-        error = ServingError(message, status=status)
-    content = {
-        "message": message,
-        "type": "invalid_request_error" if error.status < 500 else "server_error",
-        "param": error.parameter,
-        "code": error.code,
-    }
-    return json_reply({"error": content}, error.status, error.headers)
-
-
-def bug_reply(error: Exception) -> Reply:
-    """Log where a bug is, and return a reply that says so."""
-    # its text could show what was sent
-    name, where = type(error).__name__, extract_tb(error.__traceback__)[-1]
-    _LOG.error("A request could not be answered: %s at %s:%s.", name, where.filename, where.lineno)
-    return error_reply(FevalError(f"An internal error occurred ({name}); the server logged it."))
 
 
 def usage(prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0) -> Record:
@@ -139,8 +46,9 @@ def completion_reply(
     """
     if not stream:
         return json_reply(completion, 200, headers)
-    shared = {"content-type": _STREAM, "cache-control": "no-cache"}
-    return Reply(200, shared | dict(headers or {}), _events(completion, with_usage=with_usage))
+    return Reply(
+        200, EVENT_STREAM | dict(headers or {}), _events(completion, with_usage=with_usage)
+    )
 
 
 def _events(completion: RecordLike, *, with_usage: bool) -> Iterator[bytes]:
@@ -208,58 +116,6 @@ def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, Record | None
         return
     for text, token in zip(texts, tokens, strict=True):
         yield str(text), {"content": [token]}
-
-
-class ServingError(FevalError):
-    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at
-    fault and a word for programs.
-    """
-
-    default_status = 400
-    default_code: str | None = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        parameter: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status or self.default_status
-        self.parameter, self.code = parameter, code or self.default_code
-        self.headers = headers or {}
-
-
-class RequestError(ServingError):
-    """The request itself is wrong."""
-
-
-class MissError(ServingError):
-    """The recording does not hold what was asked for."""
-
-    default_code = "not_recorded"
-
-
-class UnknownError(ServingError):
-    """There is no such model, or nothing at the path of the request."""
-
-    default_status = 404
-    default_code = "model_not_found"
-
-
-class AmbiguousError(ServingError):
-    """Several recorded things match equally well; feval never guesses which is meant."""
-
-    default_code = "ambiguous"
-
-
-class UsedUpError(ServingError):
-    """The pool has fewer CoTs left than were asked for."""
-
-    default_code = "pool_exhausted"
 
 
 _SHOWN = 80
@@ -437,18 +293,7 @@ def parse(
     Raises:
         RequestError: the body is not such a request; the message names the field.
     """
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(
-            f"The body is not valid JSON: {str(error).splitlines()[0][:_SHOWN]}. Send a JSON object"
-            " in UTF-8, without NaN and Infinity.",
-            code="invalid_json",
-        ) from error
-    if not isinstance(fields, dict):
-        raise RequestError(
-            f"The body is {_named(fields)}; a request is a JSON object with `model` and more."
-        )
+    fields = parse_object(body)
     chat = kind == "chat"
     expected = {**_EXPECTED, "model": f"the name of a {models}; GET /v1/models lists them"}
     asked: ChatRequest | TextRequest
@@ -489,6 +334,23 @@ def parse(
     return request
 
 
+def parse_object(body: bytes) -> Record:
+    """Read the object that a body is; `RequestError` if it is none."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(
+            f"The body is not valid JSON: {str(error).splitlines()[0][:_SHOWN]}. Send a JSON object"
+            " in UTF-8, without NaN and Infinity.",
+            code="invalid_json",
+        ) from error
+    if not isinstance(fields, dict):
+        raise RequestError(
+            f"The body is {named(fields)}; a request is a JSON object with `model` and more."
+        )
+    return fields
+
+
 def conversation(messages: Sequence[Any]) -> Conversation:
     """Return the messages of a request or of a recorded prompt as they are compared; `RequestError`
     if one is not a message.
@@ -497,10 +359,10 @@ def conversation(messages: Sequence[Any]) -> Conversation:
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
-            raise _wrong(where, "an object with role and content", message)
+            raise wrong(where, "an object with role and content", message)
         role = message.get("role")
         if not isinstance(role, str) or not role:
-            raise _wrong(f"{where}.role", 'text, such as "user"', role)
+            raise wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
         if not whole or any(
@@ -532,7 +394,7 @@ def _refusal(
         what = f"a whole number of at least {first['ctx']['ge']}"
     else:
         what = _KINDS.get(kind, "an object")
-    return _wrong(name, expected.get(name, what), value)
+    return wrong(name, expected.get(name, what), value)
 
 
 def _extension(asked: _Fields, headers: Mapping[str, str]) -> Record:
@@ -542,7 +404,7 @@ def _extension(asked: _Fields, headers: Mapping[str, str]) -> Record:
     for name in ("question", "dataset"):
         tag = metadata.get(f"feval_{name}")
         if not isinstance(tag, str | None):
-            raise _wrong(f"metadata.feval_{name}", "text", tag)
+            raise wrong(f"metadata.feval_{name}", "text", tag)
         header = headers.get(f"x-feval-{name}")
         names = [getattr(extension, name), header and unquote(header), tag]
         distinct = list(dict.fromkeys(value for value in names if value is not None))
@@ -568,7 +430,7 @@ def _extension(asked: _Fields, headers: Mapping[str, str]) -> Record:
     values["sample"] = sample
     header = headers.get("x-feval-few-shot")
     if header not in (None, *FEW_SHOT):
-        raise _wrong("feval.few_shot", _EXPECTED["feval.few_shot"], header)
+        raise wrong("feval.few_shot", _EXPECTED["feval.few_shot"], header)
     # the header is for a whole run, the field for one request
     values["few_shot"] = extension.few_shot or header
     return values
@@ -581,36 +443,13 @@ def _text(content: object, where: str) -> tuple[str, bool]:
     if content is None:
         return "", False
     if not isinstance(content, list):
-        raise _wrong(where, "text, or a list of parts", content)
+        raise wrong(where, "text, or a list of parts", content)
     texts = []
     for number, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if not isinstance(kind, str):
-            raise _wrong(
-                f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part
-            )
+            raise wrong(f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part)
         if kind == "text" and not isinstance(part.get("text"), str):
-            raise _wrong(f"{where}[{number}].text", "text", part.get("text"))
+            raise wrong(f"{where}[{number}].text", "text", part.get("text"))
         texts.append(part["text"] if kind == "text" else None)
     return "".join(filter(None, texts)), bool(texts) and None not in texts
-
-
-def _wrong(name: str, what: str, value: object) -> RequestError:
-    return RequestError(
-        f"`{name[:_SHOWN]}` must be {what}; {_named(value)} was sent.", parameter=name
-    )
-
-
-def _named(value: object) -> str:
-    """Describe a JSON value briefly, never in full."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "an empty list" if not value else "a list"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"the text {value[:_SHOWN]!r}" if value else "an empty text"
-    return f"the number {value}"[:_SHOWN]

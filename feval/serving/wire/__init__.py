@@ -1,0 +1,1 @@
+"""What goes over the wire: calls and replies (`calls`), and how they look (`openai`)."""

@@ -1,0 +1,210 @@
+"""Google's Gemini: `generateContent` and its stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
+from feval.serving.wire.dialects import parts
+from feval.serving.wire.dialects.parts import Asked
+from feval.values import Record, RecordLike
+
+PATH = (
+    r"/v1(?:beta1?|alpha)?/(?:.+/)?models/(?P<model>.+):"
+    r"(?:(?P<stream>streamG)|g)enerateContent"
+    r"|/v1(?:beta1?|alpha)?/(?:.+/)?models/(?P<counted>.+):(?P<count>countTokens)"
+)
+_NAMES = {
+    "candidateCount": "n", "maxOutputTokens": "max_tokens", "stopSequences": "stop",
+    "topP": "top_p", "topK": "top_k", "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+    "responseModalities": "", "responseMimeType": "", "responseSchema": "",
+    "responseJsonSchema": "",
+}  # fmt: skip
+_MODES: Mapping[object, str] = {"ANY": "required", "NONE": "none"}
+_ERRORS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+_REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_SNAKE = re.compile(r"_([a-z])")
+
+
+def request(fields: Record, path: Mapping[str, str]) -> Asked:
+    """Return a request as a chat completion."""
+    fields = _camel(fields)
+    if path.get("count") and "generateContentRequest" in fields:
+        fields = _camel(fields["generateContentRequest"])
+    messages = []
+    if system := fields.pop("systemInstruction", None):
+        messages += _messages(system, "systemInstruction", "system")
+    for number, own in enumerate(parts.as_list(fields.pop("contents", None), "contents")):
+        messages += _messages(own, f"contents[{number}]", "user")
+    config = _camel(fields.pop("generationConfig", None), "generationConfig")
+    chat = parts.renamed(config, _NAMES)
+    rules = config.get("responseJsonSchema") or config.get("responseSchema")
+    if rules:
+        chat["response_format"] = parts.schema(rules)
+    elif config.get("responseMimeType") == "application/json":
+        chat["response_format"] = {"type": "json_object"}
+    offered = parts.as_list(fields.pop("tools", None), "tools")
+    if tools := [
+        parts.tool(own, "parametersJsonSchema" if "parametersJsonSchema" in own else "parameters")
+        for number, group in enumerate(offered)
+        for own in _list_of(_camel(group, f"tools[{number}]"), "functionDeclarations")
+    ]:
+        chat["tools"] = tools
+    calling = _camel(fields.pop("toolConfig", None), "toolConfig")
+    mode = _camel(calling.get("functionCallingConfig"), "functionCallingConfig").get("mode")
+    if mode in _MODES:
+        chat["tool_choice"] = _MODES[mode]
+    model = path.get("model") or path.get("counted")
+    chat |= parts.renamed(fields, {"model": ""}) | {"model": model, "messages": messages}
+    return Asked(chat, "stream" in path, path)
+
+
+def _camel(value: object, where: str = "The body") -> Record:
+    """An object with the names of its fields as JSON has them; both spellings are taken."""
+    own = parts.as_record(value, where)
+    return {_SNAKE.sub(lambda m: m[1].upper(), name): each for name, each in own.items()}
+
+
+def _list_of(own: RecordLike, name: str) -> list[Record]:
+    return [
+        _camel(each, f"{name}[{number}]")
+        for number, each in enumerate(parts.as_list(own.get(name), name))
+    ]
+
+
+def _messages(value: object, where: str, usual: str) -> list[Record]:
+    """A content as messages: of each result of a function one of its own."""
+    if isinstance(value, str):
+        return [parts.message(usual, [value])]
+    content = parts.as_record(value, where)
+    role = content.get("role") or usual
+    own: list[str | Record] = []
+    calls, results = [], []
+    for number, part in enumerate(parts.as_list(content.get("parts"), f"{where}.parts")):
+        part = _camel(part, f"{where}.parts[{number}]")
+        if part.get("thought"):
+            continue
+        if "text" in part:
+            own.append(parts.as_text(part["text"], f"{where}.parts[{number}].text"))
+        elif "functionCall" in part:
+            made = _camel(part["functionCall"], "functionCall")
+            calls.append(parts.call(made.get("name"), made.get("args"), made.get("id")))
+        elif "functionResponse" in part:
+            said = _camel(part["functionResponse"], "functionResponse")
+            result = orjson.dumps(said.get("response")).decode()
+            asked = {"tool_call_id": said.get("id") or said.get("name")}
+            results.append(parts.message("tool", [result]) | asked)
+        else:
+            own.append({"type": next(iter(part), "part")})
+    if own or calls or not results:
+        role = "system" if usual == "system" else "assistant" if role == "model" else role
+        results.append(parts.message(role, own, calls))
+    return results
+
+
+def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a completion as a response with candidates, or as a stream of such: events where the
+    query says `alt=sse`, else the elements of an array.
+    """
+    if not asked.stream:
+        candidates = [_candidate(own, _parts(own), ends=True) for own in completion["choices"]]
+        return json_reply(_response(completion, candidates, ends=True), headers=headers)
+    pieces = map(orjson.dumps, _pieces(completion))
+    if parse_qs(asked.path.get("query", "")).get("alt") == ["sse"]:
+        return Reply(
+            200, EVENT_STREAM | dict(headers), (b"data: %b\r\n\r\n" % piece for piece in pieces)
+        )
+    return Reply(200, {"content-type": "application/json", **headers}, _array(pieces))
+
+
+def _array(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    before = b"["
+    for piece in pieces:
+        yield before + piece
+        before = b",\r\n"
+    yield b"]"
+
+
+def _pieces(completion: RecordLike) -> Iterator[Record]:
+    """The responses of a stream: each with a word of a candidate, the last of each with its end."""
+    choices = completion["choices"]
+    for choice in choices:
+        for part in _parts(choice):
+            for word in parts.words(part["text"]) if "text" in part else [None]:
+                own = part if word is None else part | {"text": word}
+                yield _response(completion, [_candidate(choice, [own], ends=False)], ends=False)
+        last = choice is choices[-1]
+        yield _response(completion, [_candidate(choice, [], ends=True)], ends=last)
+
+
+def _parts(choice: RecordLike) -> list[Record]:
+    own: list[Record] = []
+    if thoughts := parts.thoughts(choice):
+        own.append({"text": thoughts, "thought": True})
+    if (text := parts.text(choice)) or not parts.calls(choice):
+        own.append({"text": text})
+    return own + [
+        {"functionCall": {"id": number, "name": name, "args": orjson.loads(arguments or "{}")}}
+        for number, name, arguments in parts.calls(choice)
+    ]
+
+
+def _candidate(choice: RecordLike, own: list[Record], *, ends: bool) -> Record:
+    content = {"role": "model", "parts": own or [{"text": ""}]}
+    reason = {"finishReason": _REASONS.get(choice["finish_reason"], "STOP")} if ends else {}
+    return {"index": choice["index"], "content": content} | reason
+
+
+def _response(completion: RecordLike, candidates: list[Record], *, ends: bool) -> Record:
+    own: Record = {
+        "candidates": candidates,
+        "modelVersion": completion["model"],
+        "responseId": completion["id"],
+    }
+    if not ends:
+        return own
+    usage = completion["usage"]
+    thought = usage["completion_tokens_details"]["reasoning_tokens"]
+    counts: dict[str, Any] = {
+        "promptTokenCount": usage["prompt_tokens"],
+        # thoughts are counted apart
+        "candidatesTokenCount": usage["completion_tokens"] - (thought or 0),
+        "totalTokenCount": usage["total_tokens"],
+    }
+    if thought:
+        counts["thoughtsTokenCount"] = thought
+    return own | {"usageMetadata": counts}
+
+
+def error(problem: ServingError) -> Record:
+    """Return an error as clients of this dialect expect it."""
+    usual = "INVALID_ARGUMENT" if problem.status < 500 else "INTERNAL"
+    status = _ERRORS.get(problem.status, usual)
+    return {"error": {"code": problem.status, "message": str(problem), "status": status}}
+
+
+def counted(tokens: int) -> Record:
+    """Return the reply of a count of tokens."""
+    return {"totalTokens": tokens}
+
+
+def models(known: Mapping[str, int]) -> Record:
+    """Return the list of LLMs."""
+    methods = ["generateContent", "countTokens"]
+    return {
+        "models": [
+            {
+                "name": f"models/{name}",
+                "displayName": name,
+                "version": "recorded",
+                "supportedGenerationMethods": methods,
+            }
+            for name in known
+        ]
+    }

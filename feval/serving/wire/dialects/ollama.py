@@ -1,0 +1,121 @@
+"""Ollama's chat and generate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from feval.serving.wire.calls import Reply, ServingError, json_reply
+from feval.serving.wire.dialects import parts
+from feval.serving.wire.dialects.parts import Asked
+from feval.values import Record, RecordLike
+
+PATH = r"/api/(?P<kind>chat|generate)"
+_NAMES = {"num_predict": "max_tokens", "keep_alive": "", "options": ""}
+
+
+def request(fields: Record, path: Mapping[str, str]) -> Asked:
+    """Return a request as a chat completion."""
+    stream = fields.pop("stream", None) in (None, True)
+    chat = parts.renamed(parts.as_record(fields.get("options"), "options") | fields, _NAMES)
+    if (chat.get("max_tokens") or 0) in (-1, -2):  # no limit
+        del chat["max_tokens"]
+    form = chat.pop("format", None) or None
+    if form is not None:
+        own = form == "json"
+        chat["response_format"] = {"type": "json_object"} if own else parts.schema(form)
+    if path["kind"] == "chat":
+        chat["messages"] = [
+            _message(parts.as_record(own, f"messages[{number}]"), f"messages[{number}]")
+            for number, own in enumerate(parts.as_list(chat.get("messages"), "messages"))
+        ]
+    else:
+        asked = {"role": "user", "content": chat.pop("prompt", ""), "images": chat.pop("images", 0)}
+        system = {"role": "system", "content": chat.pop("system", "")}
+        chat["messages"] = [
+            _message(own, name)
+            for name, own in (("system", system), ("prompt", asked))
+            if name == "prompt" or own["content"]
+        ]
+    return Asked(chat, stream, path)
+
+
+def _message(own: Record, where: str) -> Record:
+    content: list[str | Record] = [parts.as_text(own.get("content") or "", where)]
+    content += [{"type": "image_url"}] if own.get("images") else []
+    made = parts.as_list(own.get("tool_calls"), f"{where}.tool_calls")
+    functions = [
+        parts.as_record(parts.as_record(each, where).get("function"), where) for each in made
+    ]
+    calls = [parts.call(each.get("name"), each.get("arguments")) for each in functions]
+    said = {"tool_call_id": own.get("tool_name")} if own.get("role") == "tool" else {}
+    return parts.message(own.get("role", ""), content, calls) | said
+
+
+def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a completion as one object, or as lines of such."""
+    [choice] = completion["choices"]
+    ends = {
+        "done": True,
+        "done_reason": "length" if choice["finish_reason"] == "length" else "stop",
+        "total_duration": 0,
+        "load_duration": 0,
+        "prompt_eval_count": completion["usage"]["prompt_tokens"],
+        "prompt_eval_duration": 0,
+        "eval_count": completion["usage"]["completion_tokens"],
+        "eval_duration": 0,
+    }
+    shared = {"model": completion["model"], "created_at": _time(completion["created"])}
+    is_chat = asked.path["kind"] == "chat"
+
+    def part(text: str, thinking: str = "", calls: object = None) -> Record:
+        own: Record = {"thinking": thinking} if thinking else {}
+        if not is_chat:
+            return shared | own | {"response": text}
+        own |= {"tool_calls": calls} if calls else {}
+        return shared | {"message": {"role": "assistant", "content": text} | own}
+
+    made = [
+        {"function": {"name": name, "arguments": orjson.loads(arguments or "{}")}}
+        for _, name, arguments in parts.calls(choice)
+    ]
+    text, thoughts = parts.text(choice), parts.thoughts(choice)
+    if not asked.stream:
+        return json_reply(part(text, thoughts, made) | ends, headers=headers)
+
+    def lines() -> Iterator[bytes]:
+        for word in parts.words(thoughts):
+            yield orjson.dumps(part("", word) | {"done": False}) + b"\n"
+        for word in parts.words(text):
+            yield orjson.dumps(part(word) | {"done": False}) + b"\n"
+        yield orjson.dumps(part("", calls=made) | ends) + b"\n"
+
+    return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines())
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def error(problem: ServingError) -> Record:
+    """Return an error as clients of this dialect expect it."""
+    return {"error": str(problem)}
+
+
+def models(known: Mapping[str, int]) -> Record:
+    """Return the list of LLMs, with when each was recorded in Unix seconds."""
+    return {
+        "models": [
+            {
+                "name": name,
+                "model": name,
+                "modified_at": _time(seconds),
+                "size": 0,
+                "digest": "",
+                "details": {"format": "recorded", "family": ""},
+            }
+            for name, seconds in known.items()
+        ]
+    }

@@ -1,0 +1,118 @@
+"""What dialects share: pieces of requests, checked and as OpenAI has them, and streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from feval.serving.wire.calls import wrong
+from feval.values import Record, RecordLike
+
+_WORD = re.compile(r"\s*\S+|\s+")
+
+
+class Asked(NamedTuple):
+    """A request of a dialect.
+
+    Attributes:
+        fields: of the chat completion that it asks for.
+        stream: whether as a stream.
+        path: what the path and the query say.
+        previous: id of the reply that it continues, if any.
+        instructions: how many of its messages, the first ones, are no part of the conversation.
+        kept: whether a later request may continue it.
+    """
+
+    fields: Record
+    stream: bool
+    path: Mapping[str, str]
+    previous: str | None = None
+    instructions: int = 0
+    kept: bool = False
+
+
+def as_record(value: object, where: str) -> Record:
+    """Return a copy of an object; `RequestError` of anything else. `None` is an empty one."""
+    if not isinstance(value, dict | None):
+        raise wrong(where, "an object", value)
+    return dict(value or {})
+
+
+def as_list(value: object, where: str) -> list[Any]:
+    """Return a list; `RequestError` of anything else. `None` is an empty one."""
+    if not isinstance(value, list | None):
+        raise wrong(where, "a list", value)
+    return value or []
+
+
+def as_text(value: object, where: str) -> str:
+    """Return a text; `RequestError` of anything else."""
+    if not isinstance(value, str):
+        raise wrong(where, "text", value)
+    return value
+
+
+def renamed(fields: RecordLike, names: Mapping[str, str]) -> Record:
+    """Return fields by OpenAI's names, without those that are null or whose new name is empty."""
+    own = {names.get(name, name): value for name, value in fields.items() if value is not None}
+    own.pop("", None)
+    return own
+
+
+def message(role: str, parts: Sequence[str | Record], calls: Sequence[Record] = ()) -> Record:
+    """Return a message of texts and other parts, which are named only."""
+    content: Any = [
+        {"type": "text", "text": part} if isinstance(part, str) else part for part in parts
+    ]
+    if all(isinstance(part, str) for part in parts):
+        content = "".join(map(str, parts))
+    return {"role": role, "content": content} | ({"tool_calls": [*calls]} if calls else {})
+
+
+def call(name: object, arguments: object, number: object = None) -> Record:
+    """Return a call of a tool; arguments that are no text become JSON."""
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def tool(own: RecordLike, parameters: str) -> Record:
+    """Return a tool by its name, description and parameters, which the dialect calls so."""
+    function = {name: own[name] for name in ("name", "description", "strict") if name in own}
+    return {"type": "function", "function": function | {"parameters": own.get(parameters)}}
+
+
+def schema(own: object, name: object = "reply", strict: object = True) -> Record:
+    """Return the format that demands JSON by a schema."""
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": own, "strict": strict}}
+
+
+def thoughts(choice: RecordLike) -> str:
+    """Return the reasoning of a choice; empty without any."""
+    return str(choice["message"].get("reasoning") or "")
+
+
+def text(choice: RecordLike) -> str:
+    """Return the text of a choice; empty where none was recorded."""
+    return str(choice["message"]["content"] or "")
+
+
+def calls(choice: RecordLike) -> list[tuple[str, str, str]]:
+    """Return id, name and arguments of each tool that a choice calls."""
+    return [
+        (own["id"], own["function"]["name"], own["function"]["arguments"])
+        for own in choice["message"].get("tool_calls") or ()
+    ]
+
+
+def words(text: str) -> list[str]:
+    """Return a text word by word, with the white space before each."""
+    return _WORD.findall(text)
+
+
+def events(named: Iterable[Record]) -> Iterator[bytes]:
+    """Yield server-sent events, each named by its type."""
+    for own in named:
+        yield b"event: %b\ndata: %b\n\n" % (own["type"].encode(), orjson.dumps(own))

@@ -1,0 +1,167 @@
+"""OpenAI's Responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from feval.serving.wire.calls import EVENT_STREAM, Reply, json_reply, openai_error
+from feval.serving.wire.dialects import parts
+from feval.serving.wire.dialects.parts import Asked
+from feval.values import Record, RecordLike
+
+PATH = r"(?:/v1|/openai(?:/v1)?)/responses"
+error = openai_error
+_NAMES = {
+    "max_output_tokens": "max_tokens", "include": "", "truncation": "", "text": "",
+    "reasoning": "", "background": "",
+}  # fmt: skip
+
+
+def request(fields: Record, path: Mapping[str, str]) -> Asked:
+    """Return a request as a chat completion."""
+    given, stream = fields.pop("input", None), bool(fields.pop("stream", False))
+    system, previous = fields.pop("instructions", None), fields.pop("previous_response_id", None)
+    if previous is not None:
+        parts.as_text(previous, "previous_response_id")
+    turn: list[Record] = []
+    if isinstance(given, str):
+        turn.append(parts.message("user", [given]))
+    else:
+        for number, item in enumerate(parts.as_list(given, "input")):
+            _add(turn, parts.as_record(item, f"input[{number}]"), f"input[{number}]")
+    chat = parts.renamed(fields, _NAMES)
+    effort = parts.as_record(fields.get("reasoning"), "reasoning").get("effort")
+    if effort is not None:
+        chat["reasoning_effort"] = effort
+    form = parts.as_record(parts.as_record(fields.get("text"), "text").get("format"), "text.format")
+    if form.get("type") == "json_schema":
+        form = parts.schema(form.get("schema"), form.get("name"), form.get("strict"))
+    if form:
+        chat["response_format"] = form
+    if tools := parts.as_list(chat.pop("tools", None), "tools"):
+        own_tools = [parts.as_record(own, f"tools[{n}]") for n, own in enumerate(tools)]
+        chat["tools"] = [
+            parts.tool(own, "parameters") if own.get("type") == "function" else own
+            for own in own_tools
+        ]
+    if isinstance(choice := chat.get("tool_choice"), dict) and choice.get("type") == "function":
+        chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
+    before = [parts.message("system", [parts.as_text(system, "instructions")])] if system else []
+    chat["messages"] = before + turn
+    return Asked(chat, stream, path, previous, len(before), fields.get("store") is not False)
+
+
+def _add(turn: list[Record], item: Record, where: str) -> None:
+    """Add an item to messages; calls of tools belong to one message of the assistant."""
+    kind = item.get("type", "message")
+    if kind == "function_call":
+        made = parts.call(item.get("name"), item.get("arguments"), item.get("call_id"))
+        if not (turn and turn[-1]["role"] == "assistant"):
+            turn.append(parts.message("assistant", []))
+        turn[-1].setdefault("tool_calls", []).append(made)
+    elif kind == "function_call_output":
+        said = _content(item.get("output"), f"{where}.output")
+        turn.append(parts.message("tool", said) | {"tool_call_id": item.get("call_id")})
+    elif kind == "message":
+        content = _content(item.get("content"), f"{where}.content")
+        turn.append(parts.message(item.get("role", ""), content))
+    elif kind != "reasoning":
+        turn.append(parts.message("user", [{"type": str(kind)}]))
+
+
+def _content(value: object, where: str) -> list[str | Record]:
+    if isinstance(value, str):
+        return [value]
+    own: list[str | Record] = []
+    for number, part in enumerate(parts.as_list(value, where)):
+        part = parts.as_record(part, f"{where}[{number}]")
+        kind = parts.as_text(part.get("type"), f"{where}[{number}].type")
+        is_text = kind in ("input_text", "output_text", "text")
+        own.append(
+            parts.as_text(part.get("text"), f"{where}[{number}].text")
+            if is_text
+            else {"type": kind}
+        )
+    return own
+
+
+def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a completion as a response, or as the events of one."""
+    [choice] = completion["choices"]
+    name, limited = completion["id"].partition("-")[2], choice["finish_reason"] == "length"
+    status = "incomplete" if limited else "completed"
+    output: list[Record] = []
+    if thoughts := parts.thoughts(choice):
+        content = [{"type": "reasoning_text", "text": thoughts}]
+        output.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "content": content})
+    if (text := parts.text(choice)) or not parts.calls(choice):
+        said = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        own = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": status}
+        output.append(own | {"content": [said]})
+    for at, (number, called, arguments) in enumerate(parts.calls(choice)):
+        made = {"call_id": number, "name": called, "arguments": arguments, "status": "completed"}
+        output.append({"type": "function_call", "id": f"fc_{at}_{name}"} | made)
+    usage, fields = completion["usage"], asked.fields
+    counts = {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": usage["prompt_tokens_details"],
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": {
+            "reasoning_tokens": usage["completion_tokens_details"]["reasoning_tokens"] or 0
+        },
+        "total_tokens": usage["total_tokens"],
+    }
+    whole: Record = {
+        "id": response_id(completion),
+        "object": "response",
+        "created_at": completion["created"],
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if limited else None,
+        "model": completion["model"],
+        "output": output,
+        "previous_response_id": asked.previous,
+        "instructions": None,
+        "metadata": fields.get("metadata") or {},
+        "parallel_tool_calls": True,
+        "temperature": fields.get("temperature"),
+        "top_p": fields.get("top_p"),
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": counts,
+    }
+    if not asked.stream:
+        return json_reply(whole, headers=headers)
+    numbered = (own | {"sequence_number": at} for at, own in enumerate(_events(whole)))
+    return Reply(200, EVENT_STREAM | dict(headers), parts.events(numbered))
+
+
+def response_id(completion: RecordLike) -> str:
+    """Return the id by which a later request may continue a reply."""
+    return f"resp_{completion['id'].partition('-')[2]}"
+
+
+def _events(whole: Record) -> Iterator[Record]:
+    begun = whole | {"status": "in_progress", "output": [], "usage": None}
+    for kind in ("created", "in_progress"):
+        yield {"type": f"response.{kind}", "response": begun}
+    for index, item in enumerate(whole["output"]):
+        place: Record = {"output_index": index}
+        empty: Record = {"content": []} if "content" in item else {"arguments": ""}
+        started = item | empty | {"status": "in_progress"}
+        yield {"type": "response.output_item.added", "item": started} | place
+        place["item_id"] = item["id"]
+        for at, part in enumerate(item.get("content", ())):
+            kind, where = part["type"], place | {"content_index": at}
+            more: Record = {"logprobs": []} if kind == "output_text" else {}
+            yield {"type": "response.content_part.added", "part": part | {"text": ""}} | where
+            for word in parts.words(part["text"]):
+                yield {"type": f"response.{kind}.delta", "delta": word} | where | more
+            yield {"type": f"response.{kind}.done", "text": part["text"]} | where | more
+            yield {"type": "response.content_part.done", "part": part} | where
+        if "arguments" in item:
+            made, kind = item["arguments"], "response.function_call_arguments"
+            yield {"type": f"{kind}.delta", "delta": made} | place
+            yield {"type": f"{kind}.done", "arguments": made, "name": item["name"]} | place
+        yield {"type": "response.output_item.done", "item": item, "output_index": index}
+    yield {"type": f"response.{whole['status']}", "response": whole}

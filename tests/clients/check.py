@@ -1,0 +1,63 @@
+"""Votes of other vendors' clients, each against a server of its own: accuracy, output tokens and
+ledger are those of the same draws replayed.
+
+    python check.py CLIENT PYTHON ...       pairs: a client of vote.py, the interpreter that has it
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from feval import evaluate, load
+from feval.answers import extract
+from feval.methods import SelfConsistency
+from feval.serving import serve
+from recorders.demo import bundled_recording
+
+VOTE = Path(__file__).parent / "vote.py"
+QUESTIONS, SAMPLES = 20, 5
+
+
+def main() -> None:
+    with bundled_recording() as recording:
+        dataset, llms = load("tiny_sums", recording=recording)
+        llm, rows = llms[1], [*range(QUESTIONS)]
+        kind = llm.recording.dataset_info("tiny_sums").answer_kind
+        expected = evaluate(SelfConsistency(SAMPLES), dataset, [llm], rows=rows, replicates=1, order="seeded")
+        texts = json.dumps([dataset[row].question for row in rows])
+        for client, python in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+            for stream in ([], ["stream"]):
+                began = time.perf_counter()
+                with serve(recording, datasets="tiny_sums") as server:
+                    url = server.url.removesuffix("/v1")
+                    asked = [python, VOTE, client, url, llm.name, str(SAMPLES), *stream]
+                    done = subprocess.run(
+                        asked, input=texts, capture_output=True, text=True, check=False
+                    )
+                    if done.returncode:
+                        sys.exit(f"{client} {' '.join(stream)}:\n{done.stderr}")
+                    found = json.loads(done.stdout)
+                    ledger = server.application.ledger("votes")
+                votes = [
+                    Counter(own).most_common(1)[0][0]
+                    for said in found["texts"]
+                    if (own := [a for text in said if (a := extract(kind, text)) is not None])
+                ]
+                right = sum(
+                    vote == dataset[row].answer for vote, row in zip(votes, rows, strict=True)
+                )
+                assert ledger["output_tokens"] == found["tokens"], (ledger, found["tokens"])
+                assert right / QUESTIONS == expected.accuracy, (right, expected.accuracy)
+                usd = expected.usd_per_question * QUESTIONS
+                assert abs(ledger["usd"] - usd) < 1e-9 * usd, (ledger["usd"], usd)
+                print(  # noqa: T201  the table of clients
+                    f"{client:10} {'streamed' if stream else 'whole':8} {right} of {QUESTIONS} right,"
+                    f" {found['tokens']} output tokens, USD {ledger['usd']:.6g},"
+                    f" {time.perf_counter() - began:.1f} s"
+                )
+
+
+main()

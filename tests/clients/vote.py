@@ -1,0 +1,126 @@
+"""Votes on questions through a client of one vendor; this file was never told about feval.
+
+    python vote.py CLIENT URL MODEL N [stream] < QUESTIONS.json
+
+Prints JSON: the texts of N replies per question, and all output tokens that the client saw.
+"""
+
+import json
+import sys
+
+
+def openai_client(url, model, stream):
+    from openai import OpenAI
+
+    client = OpenAI(base_url=f"{url}/v1", api_key="votes")
+
+    def ask(text):
+        messages = [{"role": "user", "content": text}]
+        if not stream:
+            reply = client.chat.completions.create(model=model, messages=messages)
+            return reply.choices[0].message.content, reply.usage.completion_tokens
+        chunks = [*client.chat.completions.create(
+            model=model, messages=messages, stream=True, stream_options={"include_usage": True}
+        )]
+        words = [own.choices[0].delta.content or "" for own in chunks if own.choices]
+        return "".join(words), chunks[-1].usage.completion_tokens
+
+    return ask
+
+
+def azure(url, model, stream):
+    from openai import AzureOpenAI
+
+    client = AzureOpenAI(azure_endpoint=url, api_key="votes", api_version="2024-10-21")
+
+    def ask(text):
+        reply = client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": text}], stream=False
+        )
+        return reply.choices[0].message.content, reply.usage.completion_tokens
+
+    return ask
+
+
+def responses(url, model, stream):
+    from openai import OpenAI
+
+    client = OpenAI(base_url=f"{url}/v1", api_key="votes")
+
+    def ask(text):
+        if not stream:
+            reply = client.responses.create(model=model, input=text)
+            return reply.output_text, reply.usage.output_tokens
+        with client.responses.stream(model=model, input=text) as events:
+            words = [own.delta for own in events if own.type == "response.output_text.delta"]
+            reply = events.get_final_response()
+        assert "".join(words) == reply.output_text
+        return reply.output_text, reply.usage.output_tokens
+
+    return ask
+
+
+def anthropic(url, model, stream):
+    from anthropic import Anthropic
+
+    client = Anthropic(base_url=url, api_key="votes")
+
+    def ask(text):
+        asked = {
+            "model": model, "max_tokens": 512, "messages": [{"role": "user", "content": text}],
+        }  # fmt: skip
+        if not stream:
+            reply = client.messages.create(**asked)
+            return reply.content[-1].text, reply.usage.output_tokens
+        with client.messages.stream(**asked) as events:
+            words = [*events.text_stream]
+            reply = events.get_final_message()
+        assert "".join(words) == reply.content[-1].text
+        return reply.content[-1].text, reply.usage.output_tokens
+
+    return ask
+
+
+def gemini(url, model, stream):
+    from google import genai
+
+    client = genai.Client(api_key="votes", http_options={"base_url": url})
+
+    def ask(text):
+        if not stream:
+            reply = client.models.generate_content(model=model, contents=text)
+            return reply.text, reply.usage_metadata.candidates_token_count
+        chunks = [*client.models.generate_content_stream(model=model, contents=text)]
+        words = [own.text or "" for own in chunks]
+        return "".join(words), chunks[-1].usage_metadata.candidates_token_count
+
+    return ask
+
+
+def ollama(url, model, stream):
+    from ollama import Client
+
+    client = Client(host=url, headers={"Authorization": "Bearer votes"})
+
+    def ask(text):
+        asked = {"model": model, "messages": [{"role": "user", "content": text}]}
+        if not stream:
+            reply = client.chat(**asked)
+            return reply.message.content, reply.eval_count
+        chunks = [*client.chat(**asked, stream=True)]
+        return "".join(own.message.content for own in chunks), chunks[-1].eval_count
+
+    return ask
+
+
+def main():
+    name, url, model, number, *stream = sys.argv[1:]
+    ask = globals()[name](url, model, bool(stream))
+    questions = json.load(sys.stdin)
+    said = [[ask(text) for _ in range(int(number))] for text in questions]
+    texts = [[text for text, _ in own] for own in said]
+    tokens = sum(tokens for own in said for _, tokens in own)
+    json.dump({"texts": texts, "tokens": tokens}, sys.stdout)
+
+
+main()
