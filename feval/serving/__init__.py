@@ -1,4 +1,5 @@
-"""OpenAI-compatible replay: code that asks a live LLM over HTTP asks a recording instead.
+"""Replay over HTTP: code that asks a live LLM in the dialect of OpenAI, Anthropic, Google or Ollama
+asks a recording instead.
 
 An application without a web framework (`application`) answers requests. It is used by an HTTP
 client's transport in this process (`transport`) and by a server (`server`).

@@ -57,9 +57,10 @@ from feval.values import Record, RecordLike, frozen
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
-    "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /feval/health, GET"
-    " /feval/ledger, POST /feval/grade, POST /feval/reset and GET /openapi.json, each also under"
-    " /run/NAME"
+    "POST /v1/chat/completions, POST /v1/completions, POST /v1/responses, POST /v1/messages, POST"
+    " /v1beta/models/NAME:generateContent, POST /api/chat, POST /api/generate, GET /v1/models, GET"
+    " /feval/health, GET /feval/ledger, POST /feval/grade, POST /feval/reset and GET"
+    " /openapi.json, each also under /run/NAME"
 )
 
 

@@ -34,7 +34,8 @@ def description(models: Sequence[str] = ()) -> Record:
             "description": (
                 "Identical requests walk through the recorded CoTs of a question without"
                 " replacement. Every run (path prefix, header X-Feval-Run, or API key) has its own"
-                " place in every pool and its own ledger."
+                " place in every pool and its own ledger. Responses, Anthropic's Messages, Gemini's"
+                " and Ollama's requests are answered, too, as their vendors describe them."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -1,10 +1,12 @@
 """Votes of other vendors' clients, each against a server of its own: accuracy, output tokens and
 ledger are those of the same draws replayed.
 
-    python check.py CLIENT PYTHON ...       pairs: a client of vote.py, the interpreter that has it
+    python check.py CLIENT WHERE ...    pairs: a client of vote.py with the interpreter that has it,
+                                        or of vote.mjs with the folder of its node_modules
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,8 +19,10 @@ from feval.methods import SelfConsistency
 from feval.serving import serve
 from recorders.demo import bundled_recording
 
-VOTE = Path(__file__).parent / "vote.py"
+FOLDER = Path(__file__).parent
 QUESTIONS, SAMPLES = 20, 5
+WHOLE = ("azure", "curl", "litellm")
+"""Clients that vote.py asks for no streams."""
 
 
 def main() -> None:
@@ -26,20 +30,29 @@ def main() -> None:
         dataset, llms = load("tiny_sums", recording=recording)
         llm, rows = llms[1], [*range(QUESTIONS)]
         kind = llm.recording.dataset_info("tiny_sums").answer_kind
-        expected = evaluate(SelfConsistency(SAMPLES), dataset, [llm], rows=rows, replicates=1, order="seeded")
+        expected = evaluate(
+            SelfConsistency(SAMPLES), dataset, [llm], rows=rows, replicates=1, order="seeded"
+        )
         texts = json.dumps([dataset[row].question for row in rows])
-        for client, python in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
-            for stream in ([], ["stream"]):
+        for client, where in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+            for stream in ([], ["stream"]) if client not in WHOLE else ([],):
                 began = time.perf_counter()
                 with serve(recording, datasets="tiny_sums") as server:
                     url = server.url.removesuffix("/v1")
-                    asked = [python, VOTE, client, url, llm.name, str(SAMPLES), *stream]
+                    program = [where, FOLDER / "vote.py"]
+                    if Path(where).is_dir():
+                        program = ["node", FOLDER / "vote.mjs"]
                     done = subprocess.run(
-                        asked, input=texts, capture_output=True, text=True, check=False
+                        [*program, client, url, llm.name, str(SAMPLES), *stream],
+                        input=texts,
+                        capture_output=True,
+                        text=True,
+                        check=False,
+                        env=os.environ | {"CLIENTS": where},
                     )
                     if done.returncode:
                         sys.exit(f"{client} {' '.join(stream)}:\n{done.stderr}")
-                    found = json.loads(done.stdout)
+                    found = json.loads(done.stdout.splitlines()[-1])
                     ledger = server.application.ledger("votes")
                 votes = [
                     Counter(own).most_common(1)[0][0]
@@ -53,8 +66,9 @@ def main() -> None:
                 assert right / QUESTIONS == expected.accuracy, (right, expected.accuracy)
                 usd = expected.usd_per_question * QUESTIONS
                 assert abs(ledger["usd"] - usd) < 1e-9 * usd, (ledger["usd"], usd)
+                how = "streamed" if stream else "whole"
                 print(  # noqa: T201  the table of clients
-                    f"{client:10} {'streamed' if stream else 'whole':8} {right} of {QUESTIONS} right,"
+                    f"{client:18} {how:8} {right} of {QUESTIONS} right,"
                     f" {found['tokens']} output tokens, USD {ledger['usd']:.6g},"
                     f" {time.perf_counter() - began:.1f} s"
                 )

@@ -9,7 +9,7 @@ import json
 import sys
 
 
-def openai_client(url, model, stream):
+def openai(url, model, stream):
     from openai import OpenAI
 
     client = OpenAI(base_url=f"{url}/v1", api_key="votes")
@@ -19,24 +19,59 @@ def openai_client(url, model, stream):
         if not stream:
             reply = client.chat.completions.create(model=model, messages=messages)
             return reply.choices[0].message.content, reply.usage.completion_tokens
-        chunks = [*client.chat.completions.create(
-            model=model, messages=messages, stream=True, stream_options={"include_usage": True}
-        )]
+        chunks = [
+            *client.chat.completions.create(
+                model=model, messages=messages, stream=True, stream_options={"include_usage": True}
+            )
+        ]
         words = [own.choices[0].delta.content or "" for own in chunks if own.choices]
         return "".join(words), chunks[-1].usage.completion_tokens
 
     return ask
 
 
-def azure(url, model, stream):
+openai_2 = openai
+
+
+def openai_0(url, model, stream):
+    import openai as library
+
+    library.api_base, library.api_key = f"{url}/v1", "votes"
+
+    def ask(text):
+        asked = {"model": model, "messages": [{"role": "user", "content": text}]}
+        if not stream:
+            reply = library.ChatCompletion.create(**asked)
+            return reply.choices[0].message.content, reply.usage.completion_tokens
+        options = {"include_usage": True}
+        chunks = [*library.ChatCompletion.create(**asked, stream=True, stream_options=options)]
+        words = [own.choices[0].delta.get("content") or "" for own in chunks if own.choices]
+        return "".join(words), chunks[-1].usage.completion_tokens
+
+    return ask
+
+
+def curl(url, model, _):
+    import subprocess
+
+    def ask(text):
+        body = json.dumps({"model": model, "messages": [{"role": "user", "content": text}]})
+        sent = ["-H", "Authorization: Bearer votes", "-H", "Content-Type: application/json"]
+        asked = ["curl", "-sS", f"{url}/v1/chat/completions", *sent, "-d", body]
+        reply = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+        return reply["choices"][0]["message"]["content"], reply["usage"]["completion_tokens"]
+
+    return ask
+
+
+def azure(url, model, _):
     from openai import AzureOpenAI
 
     client = AzureOpenAI(azure_endpoint=url, api_key="votes", api_version="2024-10-21")
 
     def ask(text):
-        reply = client.chat.completions.create(
-            model=model, messages=[{"role": "user", "content": text}], stream=False
-        )
+        messages = [{"role": "user", "content": text}]
+        reply = client.chat.completions.create(model=model, messages=messages)
         return reply.choices[0].message.content, reply.usage.completion_tokens
 
     return ask
@@ -93,6 +128,63 @@ def gemini(url, model, stream):
         chunks = [*client.models.generate_content_stream(model=model, contents=text)]
         words = [own.text or "" for own in chunks]
         return "".join(words), chunks[-1].usage_metadata.candidates_token_count
+
+    return ask
+
+
+def pydantic_ai(url, model, stream):
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    provider = OpenAIProvider(base_url=f"{url}/v1", api_key="votes")
+    agent = Agent(OpenAIResponsesModel(model, provider=provider))
+
+    def ask(text):
+        if not stream:
+            reply = agent.run_sync(text)
+            return reply.output, reply.usage.output_tokens
+        reply = agent.run_stream_sync(text)
+        return reply.get_output(), reply.usage.output_tokens
+
+    return ask
+
+
+def openai_agents(url, model, stream):
+    import asyncio
+
+    from agents import Agent, OpenAIResponsesModel, Runner, set_tracing_disabled
+    from openai import AsyncOpenAI
+
+    set_tracing_disabled(True)
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="votes")
+    # by its name alone, feval/tiny-42k would be an LLM of a provider called feval
+    agent = Agent(name="votes", model=OpenAIResponsesModel(model, client))
+    loop = asyncio.new_event_loop()
+
+    async def streamed(text):
+        result = Runner.run_streamed(agent, text)
+        async for _ in result.stream_events():
+            pass
+        return result
+
+    def ask(text):
+        run = streamed(text) if stream else Runner.run(agent, text)
+        result = loop.run_until_complete(run)
+        return result.final_output, result.context_wrapper.usage.output_tokens
+
+    return ask
+
+
+def litellm(url, model, _):
+    import litellm as library
+
+    def ask(text):
+        messages = [{"role": "user", "content": text}]
+        reply = library.completion(
+            f"anthropic/{model}", messages, api_base=url, api_key="votes", max_tokens=120
+        )
+        return reply.choices[0].message.content, reply.usage.completion_tokens
 
     return ask
 

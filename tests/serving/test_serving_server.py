@@ -250,7 +250,11 @@ def test_a_token_opens_and_is_never_shown(toy):
         line += process.stdout.readline()
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
         assert ask(port, "GET", "/v1/models").status == 401
-        assert ask(port, "GET", "/v1/models", authorization=f"Bearer {token}").status == 200
+        for sent in ({"authorization": f"Bearer {token}"}, {"x_goog_api_key": token}):
+            assert ask(port, "GET", "/v1/models", **sent).status == 200
+        assert ask(port, "GET", f"/api/tags?key={token}").status == 200
+        refused = ask(port, "POST", "/v1/messages", b"{}", x_api_key=f"{token}-")
+        assert (refused.status, refused.json["error"]["type"]) == (401, "authentication_error")
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)
     assert "read the recording" in said

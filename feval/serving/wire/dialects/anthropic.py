@@ -20,7 +20,7 @@ _ERRORS = {
     404: "not_found_error",
     413: "request_too_large",
 }
-_CHOICES: Mapping[object, str] = {"any": "required", "auto": "auto", "none": "none"}
+_CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 
 
@@ -48,7 +48,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         ]
     if choice := parts.as_record(chat.pop("tool_choice", None), "tool_choice"):
         named = {"type": "function", "function": {"name": choice.get("name")}}
-        chat["tool_choice"] = _CHOICES.get(choice.get("type"), named)
+        chat["tool_choice"] = _CHOICES.get(str(choice.get("type")), named)
     return Asked(chat | {"messages": messages}, stream, path)
 
 

@@ -26,7 +26,7 @@ _NAMES = {
     "responseModalities": "", "responseMimeType": "", "responseSchema": "",
     "responseJsonSchema": "",
 }  # fmt: skip
-_MODES: Mapping[object, str] = {"ANY": "required", "NONE": "none"}
+_MODES = {"ANY": "required", "NONE": "none"}
 _ERRORS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 _REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 _SNAKE = re.compile(r"_([a-z])")
@@ -58,8 +58,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         chat["tools"] = tools
     calling = _camel(fields.pop("toolConfig", None), "toolConfig")
     mode = _camel(calling.get("functionCallingConfig"), "functionCallingConfig").get("mode")
-    if mode in _MODES:
-        chat["tool_choice"] = _MODES[mode]
+    if str(mode) in _MODES:
+        chat["tool_choice"] = _MODES[str(mode)]
     model = path.get("model") or path.get("counted")
     chat |= parts.renamed(fields, {"model": ""}) | {"model": model, "messages": messages}
     return Asked(chat, "stream" in path, path)

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Votes through real clients against a recording that is served; accuracy, tokens and ledger are those of `feval run`:
+#   sh tests/clients/run.sh [CLIENT ...]        all clients, or some; docs/serving.md has the table
+# Each client is installed in an environment of its own below FEVAL_CLIENTS (a temporary folder if that is not set).
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/.ci/venv.sh"
+feval_venv "$root" dev
+own=$venv/bin/python
+folder=${FEVAL_CLIENTS:-$(mktemp -d)}
+[ -n "${FEVAL_CLIENTS:-}" ] || trap 'rm -rf "$folder"' EXIT
+export LITELLM_LOCAL_MODEL_COST_MAP=True
+
+packages() {
+    case $1 in
+        openai | azure | responses) echo openai==3.57.0 ;;
+        openai_2) echo openai==2.54.0 ;;
+        openai_0) echo openai==0.28.1 ;;
+        anthropic) echo anthropic==2.14.0 ;;
+        gemini) echo google-genai==3.6.1 ;;
+        ollama) echo ollama==0.6.3 ;;
+        pydantic_ai) echo 'pydantic-ai-slim[openai]==2.68.0' ;;
+        openai_agents) echo openai-agents==0.24.0 ;;
+        litellm) echo litellm==1.110.2 ;;
+        npm_openai) echo openai@6.49.0 ;;
+        npm_vercel) echo ai@6.0.326 @ai-sdk/openai@3.0.141 ;;
+        npm_anthropic) echo @anthropic-ai/sdk@1.14.0 ;;
+        npm_gemini) echo @google/genai@2.32.0 ;;
+        npm_ollama) echo ollama@0.6.4 ;;
+        curl) ;;
+        *) feval_stop "$1 is none of the clients of tests/clients/run.sh." ;;
+    esac
+}
+
+[ $# -gt 0 ] || set -- openai openai_2 openai_0 azure responses anthropic gemini ollama pydantic_ai openai_agents litellm \
+    npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl
+pairs=
+for client; do
+    needs=$(packages "$client")
+    place=$folder/$(echo "$needs" | tr -c 'a-zA-Z0-9.\n' _)
+    case $client in
+        npm_*)
+            # shellcheck disable=SC2086  # several packages
+            [ -d "$place/node_modules" ] || npm install --silent --no-save --prefix "$place" $needs
+            pairs="$pairs ${client#npm_} $place"
+            ;;
+        *)
+            if [ ! -e "$place/bin/python" ]; then
+                "$own" -m venv --without-pip "$place"
+                # shellcheck disable=SC2086
+                [ -z "$needs" ] || "$own" -m pip --python "$place/bin/python" install --quiet $needs
+            fi
+            pairs="$pairs $client $place/bin/python"
+            ;;
+    esac
+done
+# shellcheck disable=SC2086
+"$own" "$root/tests/clients/check.py" $pairs
