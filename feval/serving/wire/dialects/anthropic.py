@@ -29,9 +29,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     messages = []
     if system := fields.pop("system", None):
         messages.append(parts.message("system", _content(system, "system")[0]))
-    for number, own in enumerate(parts.as_list(fields.pop("messages", None), "messages")):
-        where = f"messages[{number}]"
-        own = parts.as_record(own, where)
+    for where, own in parts.records(fields.pop("messages", None), "messages"):
         content, calls, results = _content(own.get("content"), f"{where}.content")
         messages += results
         if content or calls or not results:
@@ -41,11 +39,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     config = parts.as_record(fields.get("output_config"), "output_config")
     if form := chat.pop("output_format", None) or config.get("format"):
         chat["response_format"] = parts.schema(parts.as_record(form, "output_format").get("schema"))
-    if tools := parts.as_list(chat.pop("tools", None), "tools"):
-        own_tools = [parts.as_record(own, f"tools[{n}]") for n, own in enumerate(tools)]
-        chat["tools"] = [
-            parts.tool(own, "input_schema") if "input_schema" in own else own for own in own_tools
-        ]
+    offered = parts.records(chat.pop("tools", None), "tools")
+    chat["tools"] = [parts.tool(own, "input_schema") for _, own in offered]
     if choice := parts.as_record(chat.pop("tool_choice", None), "tool_choice"):
         named = {"type": "function", "function": {"name": choice.get("name")}}
         chat["tool_choice"] = _CHOICES.get(str(choice.get("type")), named)
@@ -58,9 +53,7 @@ def _content(value: object, where: str) -> tuple[list[str | Record], list[Record
         return [value], [], []
     own: list[str | Record] = []
     calls, results = [], []
-    for number, block in enumerate(parts.as_list(value, where)):
-        each = f"{where}[{number}]"
-        block = parts.as_record(block, each)
+    for each, block in parts.records(value, where):
         kind = parts.as_text(block.get("type"), f"{each}.type")
         if kind == "text":
             own.append(parts.as_text(block.get("text"), f"{each}.text"))

@@ -40,8 +40,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     messages = []
     if system := fields.pop("systemInstruction", None):
         messages += _messages(system, "systemInstruction", "system")
-    for number, own in enumerate(parts.as_list(fields.pop("contents", None), "contents")):
-        messages += _messages(own, f"contents[{number}]", "user")
+    for where, own in parts.records(fields.pop("contents", None), "contents"):
+        messages += _messages(own, where, "user")
     config = _camel(fields.pop("generationConfig", None), "generationConfig")
     chat = parts.renamed(config, _NAMES)
     rules = config.get("responseJsonSchema") or config.get("responseSchema")
@@ -49,17 +49,14 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         chat["response_format"] = parts.schema(rules)
     elif config.get("responseMimeType") == "application/json":
         chat["response_format"] = {"type": "json_object"}
-    offered = parts.as_list(fields.pop("tools", None), "tools")
-    if tools := [
+    chat["tools"] = [
         parts.tool(own, "parametersJsonSchema" if "parametersJsonSchema" in own else "parameters")
-        for number, group in enumerate(offered)
-        for own in _list_of(_camel(group, f"tools[{number}]"), "functionDeclarations")
-    ]:
-        chat["tools"] = tools
-    calling = _camel(fields.pop("toolConfig", None), "toolConfig")
-    mode = _camel(calling.get("functionCallingConfig"), "functionCallingConfig").get("mode")
-    if str(mode) in _MODES:
-        chat["tool_choice"] = _MODES[str(mode)]
+        for where, group in parts.records(fields.pop("tools", None), "tools")
+        for _, own in parts.records(group.get("functionDeclarations"), where)
+    ]
+    calling = parts.as_record(fields.pop("toolConfig", None), "toolConfig")
+    calling = parts.as_record(calling.get("functionCallingConfig"), "functionCallingConfig")
+    chat["tool_choice"] = _MODES.get(str(calling.get("mode")))
     model = path.get("model") or path.get("counted")
     chat |= parts.renamed(fields, {"model": ""}) | {"model": model, "messages": messages}
     return Asked(chat, "stream" in path, path)
@@ -71,13 +68,6 @@ def _camel(value: object, where: str = "The body") -> Record:
     return {_SNAKE.sub(lambda m: m[1].upper(), name): each for name, each in own.items()}
 
 
-def _list_of(own: RecordLike, name: str) -> list[Record]:
-    return [
-        _camel(each, f"{name}[{number}]")
-        for number, each in enumerate(parts.as_list(own.get(name), name))
-    ]
-
-
 def _messages(value: object, where: str, usual: str) -> list[Record]:
     """A content as messages: of each result of a function one of its own."""
     if isinstance(value, str):
@@ -86,17 +76,17 @@ def _messages(value: object, where: str, usual: str) -> list[Record]:
     role = content.get("role") or usual
     own: list[str | Record] = []
     calls, results = [], []
-    for number, part in enumerate(parts.as_list(content.get("parts"), f"{where}.parts")):
-        part = _camel(part, f"{where}.parts[{number}]")
+    for each, sent in parts.records(content.get("parts"), f"{where}.parts"):
+        part = _camel(sent)
         if part.get("thought"):
             continue
         if "text" in part:
-            own.append(parts.as_text(part["text"], f"{where}.parts[{number}].text"))
+            own.append(parts.as_text(part["text"], f"{each}.text"))
         elif "functionCall" in part:
-            made = _camel(part["functionCall"], "functionCall")
+            made = parts.as_record(part["functionCall"], each)
             calls.append(parts.call(made.get("name"), made.get("args"), made.get("id")))
         elif "functionResponse" in part:
-            said = _camel(part["functionResponse"], "functionResponse")
+            said = parts.as_record(part["functionResponse"], each)
             result = orjson.dumps(said.get("response")).decode()
             asked = {"tool_call_id": said.get("id") or said.get("name")}
             results.append(parts.message("tool", [result]) | asked)

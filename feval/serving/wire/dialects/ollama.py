@@ -27,10 +27,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         own = form == "json"
         chat["response_format"] = {"type": "json_object"} if own else parts.schema(form)
     if path["kind"] == "chat":
-        chat["messages"] = [
-            _message(parts.as_record(own, f"messages[{number}]"), f"messages[{number}]")
-            for number, own in enumerate(parts.as_list(chat.get("messages"), "messages"))
-        ]
+        sent = parts.records(chat.get("messages"), "messages")
+        chat["messages"] = [_message(own, where) for where, own in sent]
     else:
         asked = {"role": "user", "content": chat.pop("prompt", ""), "images": chat.pop("images", 0)}
         system = {"role": "system", "content": chat.pop("system", "")}
@@ -45,11 +43,11 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
 def _message(own: Record, where: str) -> Record:
     content: list[str | Record] = [parts.as_text(own.get("content") or "", where)]
     content += [{"type": "image_url"}] if own.get("images") else []
-    made = parts.as_list(own.get("tool_calls"), f"{where}.tool_calls")
-    functions = [
-        parts.as_record(parts.as_record(each, where).get("function"), where) for each in made
+    calls = [
+        parts.call(made.get("name"), made.get("arguments"))
+        for each, call in parts.records(own.get("tool_calls"), f"{where}.tool_calls")
+        for made in [parts.as_record(call.get("function"), each)]
     ]
-    calls = [parts.call(each.get("name"), each.get("arguments")) for each in functions]
     said = {"tool_call_id": own.get("tool_name")} if own.get("role") == "tool" else {}
     return parts.message(own.get("role", ""), content, calls) | said
 

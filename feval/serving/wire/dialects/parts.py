@@ -41,11 +41,14 @@ def as_record(value: object, where: str) -> Record:
     return dict(value or {})
 
 
-def as_list(value: object, where: str) -> list[Any]:
-    """Return a list; `RequestError` of anything else. `None` is an empty one."""
+def records(value: object, where: str) -> Iterator[tuple[str, Record]]:
+    """Yield where each object of a list is, and a copy of it; `RequestError` of anything else.
+    `None` is an empty list.
+    """
     if not isinstance(value, list | None):
         raise wrong(where, "a list", value)
-    return value or []
+    for number, own in enumerate(value or ()):
+        yield f"{where}[{number}]", as_record(own, f"{where}[{number}]")
 
 
 def as_text(value: object, where: str) -> str:
@@ -78,10 +81,14 @@ def call(name: object, arguments: object, number: object = None) -> Record:
     return {"id": number, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def tool(own: RecordLike, parameters: str) -> Record:
-    """Return a tool by its name, description and parameters, which the dialect calls so."""
+def tool(own: RecordLike, parameters: str = "parameters") -> Record:
+    """Return a tool by its name, description and parameters, which the dialect calls so; one
+    without them, of the vendor's own, as it is.
+    """
+    if parameters not in own:
+        return dict(own)
     function = {name: own[name] for name in ("name", "description", "strict") if name in own}
-    return {"type": "function", "function": function | {"parameters": own.get(parameters)}}
+    return {"type": "function", "function": function | {"parameters": own[parameters]}}
 
 
 def schema(own: object, name: object = "reply", strict: object = True) -> Record:

@@ -27,8 +27,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     if isinstance(given, str):
         turn.append(parts.message("user", [given]))
     else:
-        for number, item in enumerate(parts.as_list(given, "input")):
-            _add(turn, parts.as_record(item, f"input[{number}]"), f"input[{number}]")
+        for where, item in parts.records(given, "input"):
+            _add(turn, item, where)
     chat = parts.renamed(fields, _NAMES)
     effort = parts.as_record(fields.get("reasoning"), "reasoning").get("effort")
     if effort is not None:
@@ -38,12 +38,8 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         form = parts.schema(form.get("schema"), form.get("name"), form.get("strict"))
     if form:
         chat["response_format"] = form
-    if tools := parts.as_list(chat.pop("tools", None), "tools"):
-        own_tools = [parts.as_record(own, f"tools[{n}]") for n, own in enumerate(tools)]
-        chat["tools"] = [
-            parts.tool(own, "parameters") if own.get("type") == "function" else own
-            for own in own_tools
-        ]
+    offered = parts.records(chat.pop("tools", None), "tools")
+    chat["tools"] = [parts.tool(own) for _, own in offered]
     if isinstance(choice := chat.get("tool_choice"), dict) and choice.get("type") == "function":
         chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     before = [parts.message("system", [parts.as_text(system, "instructions")])] if system else []
@@ -73,15 +69,10 @@ def _content(value: object, where: str) -> list[str | Record]:
     if isinstance(value, str):
         return [value]
     own: list[str | Record] = []
-    for number, part in enumerate(parts.as_list(value, where)):
-        part = parts.as_record(part, f"{where}[{number}]")
-        kind = parts.as_text(part.get("type"), f"{where}[{number}].type")
+    for each, part in parts.records(value, where):
+        kind = parts.as_text(part.get("type"), f"{each}.type")
         is_text = kind in ("input_text", "output_text", "text")
-        own.append(
-            parts.as_text(part.get("text"), f"{where}[{number}].text")
-            if is_text
-            else {"type": kind}
-        )
+        own.append(parts.as_text(part.get("text"), f"{each}.text") if is_text else {"type": kind})
     return own
 
 
