@@ -32,6 +32,7 @@ MAY_LOOK_BESIDE = ("tests/", "benchmarks/", ".ci/")
 SHELL = [
     ".ci/venv.sh",
     "tests/run.sh",
+    "tests/clients/run.sh",
     "examples/coupled.sh",
     "examples/demo.sh",
     "examples/record_demo.sh",
