@@ -15,7 +15,7 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.measures import Bill, Payer
 from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
-from feval.methods import BestOfN, SelfConsistency
+from feval.methods import BestOfN, Cascade, SelfConsistency
 from feval.recording.content import ProbeRows, ScorerInfo, ScoreRows
 from feval.replay.meter import handed_out
 
@@ -135,6 +135,17 @@ def test_scores_that_are_read_are_paid_for(folder, cost):
     seeded = evaluate(BestOfN(2), dataset, llm, order="seeded", replicates=500)
     assert seeded.usd == pytest.approx(exact.usd, rel=0.05)
     assert "cost nothing" not in " ".join((*exact.warnings, *free.warnings))
+
+
+def test_scores_of_training_questions_are_paid_for(folder):
+    prices, costs = replace(PRICES, prices={**PRICES.prices, "bare": Price(1.0, 1.0)}), []
+    for cost in (None, "none"):
+        dataset, llms = load("toy", ["m", "bare"], folder, prices=prices, scorer_cost=cost)
+        [fit] = evaluate(Cascade(), dataset, llms, train_fraction=0.6, replicates=1).learnt
+        costs.append(fit.cost)
+    paid = [JUDGED[row] for row in range(3) if row not in fit.rows]
+    expected = sum(prompt + 4 * output for own in paid for prompt, output in own) / 1e6
+    assert costs[0] - costs[1] == pytest.approx(expected, rel=1e-9)
 
 
 def test_scores_that_cost_nothing_since_nobody_said_what_they_cost_are_named(folder):

@@ -15,6 +15,7 @@ from feval.methods import (
     AdaptiveConsistency,
     AutoMix,
     BestOfN,
+    BudgetPolicy,
     Cascade,
     ConfidenceWeighted,
     DeepConfidence,
@@ -22,6 +23,7 @@ from feval.methods import (
     EarlyStopping,
     MixtureOfThoughts,
     ModelSwitch,
+    Router,
     SelfConsistency,
     SingleCall,
     WeightedBestOfN,
@@ -61,6 +63,8 @@ OF_ONE_LLM = [
         (AdaptiveConsistency, "concentration", [0]),
         (AdaptiveConsistency, "top", [1]),
         (SelfConsistency, "n", [0, -1]),
+        (Router, "price", [1e308, -1e308, INF]),
+        (BudgetPolicy, "price", [1e300]),
     ],
 )
 def test_a_number_outside_its_range_is_refused(kind, field, values):

@@ -93,6 +93,7 @@ def test_out_of_fold_scores_come_from_the_other_folds_and_groups_stay_together()
     ("name", "changed", "message"),
     [
         ("logistic", {"right": np.ones(5)}, "All answers of small to the 5 training questions are"),
+        ("knn", {"right": np.ones(1)}, "to the 1 training question are right"),
         ("mean", {"right": np.zeros(5), "feature": "f"}, "questions are wrong, so that there is"),
         ("mean", {"right": np.zeros(0), "feature": "f"}, "no training question with an answer"),
         ("mean", {}, r"none is named; set it, such as feature='subject'"),
