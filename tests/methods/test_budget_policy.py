@@ -8,7 +8,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from dealt import Dealer, assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, metered, pools_of
 from hypothesis import given, settings, strategies as st
 from places import SHARED
 
@@ -186,7 +186,7 @@ def test_predicted_difficulty_is_part_of_the_state():
     assert (large.cots[0] == hard).all()
     assert (small.cots[0] == ~hard).all()
     for row in range(2):
-        llms = [Dealer(pool, row, np.arange(2)) for pool in train.pools]
+        llms = [metered(pool, row, range(2)) for pool in train.pools]
         assert method(Question("", key=int(train.keys[row])), *llms) == "a"
         assert [llm.cots for llm in llms] == [row, 1 - row]
 

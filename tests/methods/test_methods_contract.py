@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dealt import recorded_order
+from dealt import assert_ledgers_agree, recorded_order
 from method_cases import all_cases
 from places import read_data
 from probed import turned_round, with_probes
@@ -128,13 +128,7 @@ def test_both_forms_agree(name, case, given_llms):
             answer = method(asked(dataset, row), *metered)
             code = int(batch.answer[replicate, row])
             assert answer == (None if code < 0 else dataset.candidates(row)[code])
-            for llm, ledger in zip(metered, batch.ledgers, strict=True):
-                for field in fields(ledger):
-                    consumed = getattr(ledger, field.name)
-                    if consumed is None and field.name == "first_cots":
-                        continue  # a batch form has it from the method
-                    expected = 0 if consumed is None else int(consumed[replicate, row])
-                    assert getattr(llm, field.name) == expected, field.name
+            assert_ledgers_agree(metered, batch.ledgers, (replicate, row))
 
 
 @pytest.mark.parametrize(

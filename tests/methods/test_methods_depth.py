@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dealt import in_recorded_order, letters_of
+from dealt import in_recorded_order, letters_of, metered
 from hypothesis import given, settings, strategies as st
-from probed import assert_forms_agree, metered, orders_of, probed, probed_pool
+from probed import assert_forms_agree, orders_of, probed, probed_pool
 from real_files import probed_store
 
 from feval.errors import NotRecordedError

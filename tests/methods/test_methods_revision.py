@@ -8,9 +8,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from dealt import letters_of
+from dealt import letters_of, metered
 from hypothesis import given, settings, strategies as st
-from probed import assert_forms_agree, metered, orders_of
+from probed import assert_forms_agree, orders_of
 from searched import Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dealt import letters_of
+from dealt import letters_of, metered
 from hypothesis import given, settings, strategies as st
-from probed import assert_forms_agree, metered, orders_of
+from probed import assert_forms_agree, orders_of
 from searched import Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError

@@ -5,7 +5,8 @@ import pickle
 from copy import copy, deepcopy
 
 import pytest
-from probed import metered, probed_pool, without_future
+from dealt import metered
+from probed import probed_pool, without_future
 
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.user_methods.calling import call_method

@@ -2,14 +2,17 @@
 draws, without a recording.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from hypothesis import strategies as st
 
 from feval.recording import ScorerInfo
 from feval.recording.arrays import Scores
+from feval.replay.llm import LLM
+from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool, RaggedArray
+from feval.replay.source import RecordedSource
 
 
 def pools_of(*answers, tokens=None, channels=None):
@@ -73,111 +76,70 @@ def letters_of(codes):
     return [None if code < 0 else chr(ord("a") + code) for code in codes.tolist()]
 
 
-def known(values):
-    """The numbers, `None` for NaN."""
-    return [None if np.isnan(value) else value for value in values.tolist()]
+class PoolLLM:
+    """A recorded LLM that is nothing but a pool, in an order that is given."""
 
+    billing, uniform = "once", LLM.uniform
 
-@dataclass(frozen=True)
-class Dealt:
-    """CoTs that were dealt."""
-
-    pool: Pool
-    row: int
-    places: list[int]
-
-    @property
-    def answers(self):
-        return letters_of(self.pool.codes[self.row, self.places])
-
-    def scores(self, scorer=None, aggregate="score"):
-        return known(self.pool.aggregated(scorer, aggregate)[self.row, self.places])
-
-    def scoring_tokens(self, scorer=None, *, prefix_cached=False):
-        taken = self.pool.scoring_tokens(scorer, prefix_cached=prefix_cached)
-        prompts, outputs = (
-            column[self.row, self.places].tolist()
-            for column in (taken.prompt_tokens, taken.output_tokens)
+    def __init__(self, pool, order):
+        self.pool, self.name, self._order = pool, pool.llm, tuple(order)
+        self.question_keys, self.question_ids = (
+            pool.question_keys,
+            [str(row) for row in range(len(pool.sizes))],
         )
-        calls = taken.calls[self.row, self.places].tolist()
-        return [
-            (p, o) if asked else None for asked, p, o in zip(calls, prompts, outputs, strict=True)
-        ]
 
-    @property
-    def sequence_probabilities(self):
-        return known(self.pool.sequence_probabilities()[self.row, self.places])
+    def order(self, row, replicate):
+        return self._order
 
-    @property
-    def token_confidences(self):
-        kept = self.pool.logprobs().confidences
-        return [own if len(own := kept.of(self.row, place)) else None for place in self.places]
+    def require(self, row, n):
+        assert n <= len(self._order)
 
+    def require_whole_cots(self):
+        pass
 
-class Dealer:
-    """An LLM in front of one question: deals from a pool in a given order, and keeps the ledger."""
+    def messages(self, row):
+        return None
 
-    def __init__(self, pool, row, order):
-        self.pool, self.row, self.order = pool, row, order.tolist()
-        self.rounds = self.cots = 0
-        self.tokens = []
-        self.requests = []
-        self.probe_calls = self.probe_tokens = self.sequential_microseconds = self.picodollars = 0
-        self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
-        self.cached_tokens = self.scoring_picodollars = 0
+    request = known_price = known_prompt_tokens = messages
 
-    @property
-    def first_cots(self):
-        return len(self.tokens[self.requests[0]]) if self.requests else 0
+    def answers(self, row, samples):
+        return letters_of(self.pool.codes[row, list(samples)])
 
-    def sample(self, k=1):
-        places = self.order[self.cots : self.cots + k]
-        assert len(places) == k
-        self.requests.append(slice(self.cots, self.cots + k))
-        self.rounds, self.cots = self.rounds + 1, self.cots + k
-        self.tokens += self.pool.output_tokens[self.row, places].tolist()
-        return Dealt(self.pool, self.row, places)
-
-    @property
-    def output_tokens(self):
-        return sum(self.tokens)
-
-    @property
-    def sequential_tokens(self):
-        return sum(max(self.tokens[request]) for request in self.requests)
-
-    @property
-    def longest_trace_tokens(self):
-        return max(self.tokens, default=0)
-
-    def truncate(self, index, tokens):
-        self.tokens[index] = min(self.tokens[index], tokens)
-
-    def charge(self, *, calls=1, prompt_tokens=0, output_tokens=0):
-        self.auxiliary_calls += calls
-        self.auxiliary_prompt_tokens += prompt_tokens
-        self.auxiliary_output_tokens += output_tokens
+    def answer_texts(self, row, codes):
+        return letters_of(np.array(codes, np.int64))
 
 
-def assert_both_forms_agree(method, pools, orders, llm=None):
+def metered(pool, row=0, order=None):
+    """An LLM in front of one question."""
+    order = range(pool.codes.shape[1]) if order is None else order
+    llm = PoolLLM(pool, order)
+    return MeteredLLM(RecordedSource(llm, row, order))
+
+
+def assert_both_forms_agree(method, pools, orders):
     """Run both forms on every question and replicate, the one on an LLM a pool; equal answers,
     equal ledgers.
     """
     batch = method.decide(pools, orders)
     for r, q in np.ndindex(*batch.answer.shape):
         llms = [
-            (llm or Dealer)(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)
+            metered(pool, q, order[r, q].tolist())
+            for pool, order in zip(pools, orders, strict=True)
         ]
         assert [method("?", *llms)] == letters_of(batch.answer[r, q : q + 1])
-        for asked, ledger in zip(llms, batch.ledgers, strict=True):
-            for field in fields(ledger):
-                taken = getattr(ledger, field.name)
-                if taken is None and field.name == "first_cots":
-                    continue  # a batch form has it from the method
-                assert getattr(asked, field.name) == (0 if taken is None else int(taken[r, q])), (
-                    field.name
-                )
+        assert_ledgers_agree(llms, batch.ledgers, (r, q))
     return batch
+
+
+def assert_ledgers_agree(llms, ledgers, place):
+    """What meters have counted is what the ledgers [R, Q] say at a place."""
+    for asked, ledger in zip(llms, ledgers, strict=True):
+        for field in fields(ledger):
+            taken = getattr(ledger, field.name)
+            if taken is None and field.name == "first_cots":
+                continue  # a batch form has it from the method
+            expected = 0 if taken is None else int(taken[place])
+            assert getattr(asked, field.name) == expected, field.name
 
 
 @st.composite

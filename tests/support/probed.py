@@ -1,19 +1,14 @@
-"""Pools with probes, written out or drawn by hypothesis, and LLMs that hand them out as recorded
-ones do.
-"""
+"""Pools with probes, written out or drawn by hypothesis."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from dealt import assert_both_forms_agree, letters_of
+from dealt import assert_both_forms_agree
 from hypothesis import strategies as st
 
 from feval.recording.arrays import Probes
-from feval.replay.llm import LLM
-from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool
-from feval.replay.source import RecordedSource
 
 Trace = tuple[Sequence[str | None], int, str | None]
 """Answers of its probes, tokens, final answer: a letter each."""
@@ -60,54 +55,9 @@ def deep_pool(codes, lengths, size, channels):
     return Pool("deep", codes, lengths, size * 0 + 9, size, finish, size * 0 + 26, keys, channels)
 
 
-class PoolLLM:
-    """A recorded LLM that is nothing but a pool, in an order that is given."""
-
-    name, billing = "deep", "once"
-    uniform = LLM.uniform
-
-    def __init__(self, pool, order):
-        self.pool, self._order = pool, tuple(order)
-        self.question_keys, self.question_ids = (
-            pool.question_keys,
-            [str(row) for row in range(len(pool.sizes))],
-        )
-
-    def order(self, row, replicate):
-        return self._order
-
-    def require(self, row, n):
-        assert n <= len(self._order)
-
-    def require_whole_cots(self):
-        pass
-
-    def messages(self, row):
-        return None
-
-    request = known_price = known_prompt_tokens = messages
-
-    def answers(self, row, samples):
-        return letters_of(self.pool.codes[row, list(samples)])
-
-    def answer_texts(self, row, codes):
-        return letters_of(np.array(codes, np.int64))
-
-
-def metered(pool, row=0, order=None):
-    """An LLM in front of one question."""
-    order = range(pool.codes.shape[1]) if order is None else order
-    llm = PoolLLM(pool, order)
-    return MeteredLLM(RecordedSource(llm, row, order))
-
-
 def assert_forms_agree(method, pool, order):
-    """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal
-    ledgers.
-    """
-    return assert_both_forms_agree(
-        method, [pool], [order], lambda own, q, taken: metered(own, q, taken.tolist())
-    )
+    """`assert_both_forms_agree` for one LLM."""
+    return assert_both_forms_agree(method, [pool], [order])
 
 
 def with_probes(llm, interval=4):
