@@ -22,6 +22,8 @@ from feval import (
     load,
     verify_receipt,
 )
+from feval.cards.billing import Price
+from feval.cards.prices import PriceList
 from feval.comparison.comparison import load_compared, traces
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.fitting import questions_of, ready, training
@@ -44,12 +46,15 @@ def place(tmp_path_factory):
         for llm in LLMS
         for s, answer in enumerate("101"[q % 2 :] + "1" if llm == "small" else "1101")
     ]
-    list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
-    for llm, price in zip(LLMS, (1, 10), strict=True):
-        list_["prices"][llm] = {"input_usd_per_mtok": price, "output_usd_per_mtok": price}
-    (folder / "prices.json").write_text(json.dumps(list_))
-    prices = str(folder / "prices.json")
-    return import_rows(folder / "made", rows, answer_kind="text", prices=prices)
+    return priced(folder, rows, {"small": (1, 1), "large": (10, 10)})
+
+
+def priced(folder, rows, usd):
+    """A recording of rows, at USD per million input and output tokens of each LLM."""
+    prices = PriceList("p", "2026-01-01", "by hand", {llm: Price(*own) for llm, own in usd.items()})
+    (folder / "prices.json").write_text(json.dumps(prices.to_json()))
+    listed = str(folder / "prices.json")
+    return import_rows(folder / "made", rows, answer_kind="text", prices=listed)
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +287,14 @@ def test_a_receipt_holds_what_was_learnt_and_needs_no_learner(kind, receipts, mo
         verify_receipt(receipt, refit=True)
 
 
+def run_content(receipts):
+    """The receipt of the run, to be changed and to lie elsewhere."""
+    content = json.loads(receipts["run"].read_text())
+    [recording] = content["recordings"]
+    recording["path"] = str((receipts["run"].parent / recording["path"]).resolve())
+    return content
+
+
 def failing(words):
     """A function that fails."""
 
@@ -306,10 +319,7 @@ def failing(words):
     ],
 )
 def test_a_receipt_whose_fits_are_damaged_says_so(damage, receipts, tmp_path):
-    content = json.loads(receipts["run"].read_text())
-    content["recordings"][0]["path"] = str(
-        (receipts["run"].parent / content["recordings"][0]["path"]).resolve()
-    )
+    content = run_content(receipts)
     for each in content["learnt"].values():
         if damage.get("said") == "short":
             keys = each["said"]["keys"]
@@ -322,10 +332,7 @@ def test_a_receipt_whose_fits_are_damaged_says_so(damage, receipts, tmp_path):
 
 
 def test_what_a_receipt_says_decides(receipts, tmp_path):
-    content = json.loads(receipts["run"].read_text())
-    content["recordings"][0]["path"] = str(
-        (receipts["run"].parent / content["recordings"][0]["path"]).resolve()
-    )
+    content = run_content(receipts)
     for each in content["learnt"].values():
         values = each["said"]["values"]
         for name in values:
@@ -396,12 +403,7 @@ def test_the_dearer_llm_of_a_score_is_that_of_training(tmp_path):
         for q in range(20)
         for llm in LLMS
     ]
-    list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
-    for llm, prompt, output in (("small", 1, 50), ("large", 10, 1)):
-        list_["prices"][llm] = {"input_usd_per_mtok": prompt, "output_usd_per_mtok": output}
-    (tmp_path / "prices.json").write_text(json.dumps(list_))
-    prices = str(tmp_path / "prices.json")
-    place = import_rows(tmp_path / "made", rows, answer_kind="text", prices=prices)
+    place = priced(tmp_path, rows, {"small": (1, 50), "large": (10, 1)})
     dataset, llms = load("d", LLMS, place)
     router = Router(learner="score", feature="level", price=-1.0)
     fitted = router.fit(training(dataset, llms, np.arange(8, 20)))

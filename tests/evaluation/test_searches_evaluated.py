@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import said
 from recorded_trees import write_full_trees, write_trees
+from small import numbers
 
 from feval import METHODS, SelfConsistency, evaluate, import_recording, load, method_curve
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
@@ -20,16 +21,6 @@ from feval.serving.library import Library
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
-NUMBERS = (
-    "right",
-    "no_answer",
-    "calls",
-    "samples",
-    "tokens",
-    "output_tokens",
-    "longest_trace_tokens",
-    "sequential_tokens",
-)
 FILE = """
 def beam(question, llm):
     steps = llm.expand(None, 4)
@@ -53,10 +44,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def replay(folder):
     return load("toy", recording=folder, seed=4)
-
-
-def numbers(evaluation):
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])

@@ -4,7 +4,7 @@ process, numbers and warnings.
 
 import numpy as np
 import pytest
-from small import letters, pool, write_rows
+from small import letters, numbers, pool, write_rows
 
 from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError
@@ -90,16 +90,6 @@ def settles(tmp_path_factory):
     file = tmp_path_factory.mktemp("method") / "methods.py"
     file.write_text(METHODS_FILE)
     return make_method(f"{file}:settles")
-
-
-NUMBERS = (
-    *("right", "no_answer", "calls", "samples", "tokens", "usd", "output_tokens", "probe_calls"),
-    *("probe_tokens", "longest_trace_tokens", "sequential_tokens"),
-)
-
-
-def numbers(evaluation):
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])

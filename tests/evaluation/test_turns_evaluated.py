@@ -5,6 +5,7 @@ costs by every billing.
 import numpy as np
 import pytest
 from recorded_turns import write_full_turns
+from small import numbers
 
 from feval import SelfConsistency, evaluate, load, method_curve
 from feval.errors import NotRecordedError, UsageError
@@ -12,16 +13,6 @@ from feval.evaluation.method_names import make_method
 from feval.methods import BeamSearch, SequentialRevision
 
 GOLDS = ["a", "b", "c", "a", "b", "a"]
-NUMBERS = (
-    "right",
-    "calls",
-    "samples",
-    "tokens",
-    "usd",
-    "output_tokens",
-    "longest_trace_tokens",
-    "sequential_tokens",
-)
 FILE = """
 from feval import plurality
 
@@ -51,10 +42,6 @@ def chains(tmp_path_factory):
         recording=write_full_turns(tmp_path_factory.mktemp("chains") / "toy", GOLDS, branch=1),
         seed=4,
     )
-
-
-def numbers(evaluation):
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS}
 
 
 def test_every_form_gives_the_same_numbers(replay, tmp_path):

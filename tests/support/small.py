@@ -52,6 +52,14 @@ def pool(index, answers, *, tokens=None, **fields):
     )
 
 
+def numbers(evaluation):
+    """What an evaluation says of each question, as lists; `None` for what is not known."""
+    names = "right no_answer calls samples tokens usd output_tokens probe_calls probe_tokens"
+    names += " longest_trace_tokens sequential_tokens"
+    found = {name: getattr(evaluation, name) for name in names.split()}
+    return {name: None if own is None else own.tolist() for name, own in found.items()}
+
+
 def letters(*rows):
     """Answers of a letter each, as lists; "-" is none."""
     return [[None if each == "-" else each for each in row] for row in rows]
