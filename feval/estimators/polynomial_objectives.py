@@ -113,16 +113,7 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached)
     )
     quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # makes it proven despite rounding
-    shape = moments.shape
-    return QuadraticBound(
-        "upper",
-        objective,
-        moments,
-        value.reshape(shape),
-        atoms.reshape(*shape, 3),
-        weights.reshape(*shape, 3),
-        quadratic.reshape(*shape, 3),
-    )
+    return QuadraticBound.from_rows(objective, moments, value, atoms, weights, quadratic)
 
 
 def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:

@@ -109,6 +109,15 @@ class QuadraticBound(Result):
     weights: Floats
     quadratic: Floats
 
+    @classmethod
+    def from_rows(
+        cls, objective: int | UnitPolynomial, moments: Moments, value: Floats, *triples: Floats
+    ) -> QuadraticBound:
+        """Make upper bounds of a table from what was found for the table in one row."""
+        shape = moments.shape
+        shaped = (each.reshape(*shape, 3) for each in triples)
+        return cls("upper", objective, moments, value.reshape(shape), *shaped)
+
     @property
     def proven(self) -> Floats:
         """[...] a + b mu + c nu, rounded outwards: no distribution with these floats as moments
@@ -263,11 +272,10 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
     check_budget(n)
     room = ROOM + _ROOM_PER_BUDGET * int(n)
     if side == "upper":
-        upper = _upper(int(n), moments, moments.flat())
+        upper = _upper(int(n), moments)
         upper.quadratic[..., 0] += room
         return upper
-    mirrored = moments.reflected()
-    other = _upper(int(n), mirrored, mirrored.flat())
+    other = _upper(int(n), moments.reflected())
     a, b, c = np.moveaxis(other.quadratic, -1, 0)
     return QuadraticBound(
         "lower",
@@ -409,9 +417,9 @@ def _ratios(moments: Moments) -> tuple[Floats, Floats]:
     return np.minimum(x0, 1.0), np.minimum(x1, 1.0)
 
 
-def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
-    """U_n with distribution and quadratic; `flat` is the same table in one row."""
-    points = _special_points(n)
+def _upper(n: int, moments: Moments) -> QuadraticBound:
+    """U_n with distribution and quadratic."""
+    points, flat = _special_points(n), moments.flat()
     x0, x1 = _ratios(flat)
     from_origin = (points.origin <= x0) & (x0 <= points.triangle)
     to_one = ~from_origin & (x1 >= points.triangle)
@@ -434,16 +442,7 @@ def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
     value[certain] = majority_accuracy(n, flat.mu[certain])
-    shape = moments.shape
-    return QuadraticBound(
-        "upper",
-        n,
-        moments,
-        value.reshape(shape),
-        atoms.reshape(*shape, 3),
-        weights.reshape(*shape, 3),
-        quadratic.reshape(*shape, 3),
-    )
+    return QuadraticBound.from_rows(n, moments, value, atoms, weights, quadratic)
 
 
 _Solved = tuple[Floats, Floats, Floats, Floats]
