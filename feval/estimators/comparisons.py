@@ -29,6 +29,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import (
@@ -91,17 +92,22 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
     order = np.argsort(costs, axis=1, kind="stable")
     logs = np.log(np.take_along_axis(costs, order, axis=1))
     best = np.maximum.accumulate(np.take_along_axis(accuracy, order, axis=1), axis=1)
-    reached = best >= target - _EQUAL
-    first = np.argmax(reached, axis=1)
-    rows = np.arange(len(costs))
+    at = first_reached(target, logs, best, _EQUAL)
+    return np.where(np.isnan(at), np.inf, np.exp(at))
+
+
+def first_reached(level: float, places: Floats, heights: Floats, room: float) -> Floats:
+    """[R] the first place at which the lines through the points (places, heights), both [R, P],
+    reach a level up to `room`; NaN where they never do.
+    """
+    reached = heights >= level - room
+    rows, first = np.arange(len(reached)), reached.argmax(axis=1)
     before = np.maximum(first - 1, 0)
-    low, high = best[rows, before], best[rows, first]
-    share = np.where(
-        high > low, np.clip((target - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0
-    )
-    result: Floats = np.exp(logs[rows, before] + share * (logs[rows, first] - logs[rows, before]))
-    result[~reached.any(axis=1)] = np.inf
-    return result
+    low, high = heights[rows, before], heights[rows, first]
+    share = np.where(high > low, (level - low) / np.where(high > low, high - low, 1.0), 1.0)
+    start, end = places[rows, before], places[rows, first]
+    at = start + np.clip(share, 0.0, 1.0) * (end - start)
+    return np.where(reached.any(axis=1), at, np.nan)
 
 
 def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
@@ -424,17 +430,10 @@ def _strata(
             codes = np.unique(answer[rows], return_inverse=True)[1]
             yield _Stratum(
                 np.eye(int(codes.max()) + 1)[codes],
-                _midranks(tokens[rows]),
+                scipy.stats.rankdata(tokens[rows]),
                 tokens[rows],
                 new[rows],
             )
-
-
-def _midranks(values: Integers) -> Floats:
-    """[n] ranks from 1; equal values share the mean of their ranks."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[places]
 
 
 def _enumerated(strata: list[_Stratum]) -> Floats:

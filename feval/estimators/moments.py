@@ -241,6 +241,11 @@ class PairTable(Result):
         return table
 
     @property
+    def cells(self) -> Int64:
+        """[..., 3] the three counts."""
+        return np.stack([self.both_right, self.disagree, self.both_wrong], -1)
+
+    @property
     def questions(self) -> Int64:
         """[...] N."""
         return self.both_right + self.disagree + self.both_wrong
@@ -250,7 +255,7 @@ class PairTable(Result):
         """[...] whether a cell holds fewer than 5 questions, where `likelihood_projection` is
         better than a Wald region.
         """
-        return np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
+        return np.asarray(self.cells.min(-1) < SPARSE_CELL)
 
     def moments(self) -> Moments:
         """Sample moments, computed from the integers.
@@ -270,14 +275,13 @@ class PairTable(Result):
             d,
             b,
         )
-        return Moments(
-            (2 * a + d) / (2 * n),
-            a / n,
-            (2 * b + d) / (2 * n),
-            b / n,
-            d / (2 * n),
-            variance / (4.0 * n * n),
-        )
+        return Moments(*self.shares, variance / (4.0 * n * n))
+
+    @property
+    def shares(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """[...] estimates of the attributes of `Moments`, all but the variance, in their order."""
+        a, d, b, n = self.both_right, self.disagree, self.both_wrong, self.questions
+        return (2 * a + d) / (2 * n), a / n, (2 * b + d) / (2 * n), b / n, d / (2 * n)
 
 
 class PairSummary(Result):
@@ -350,9 +354,7 @@ def pair_table_summary(table: PairTable) -> PairSummary:
         Estimates. Variances and errors of a single question are NaN.
     """
     n = table.questions
-    mu, nu = (2 * table.both_right + table.disagree) / (2 * n), table.both_right / n
-    wrong = (2 * table.both_wrong + table.disagree) / (2 * n)
-    unsteady = table.disagree / (2 * n)
+    mu, nu, wrong, _, unsteady = table.shares
     spread = mu * wrong
     with np.errstate(divide="ignore", invalid="ignore"):  # N = 1, or mu of 0 or 1: documented NaN
         scale = np.where(n > 1, n / (n - 1.0), np.nan)

@@ -31,7 +31,7 @@ from feval.estimators.arrays import (
     leading_bits,
     require_each,
 )
-from feval.estimators.comparisons import hull_area, percentiles
+from feval.estimators.comparisons import first_reached, hull_area, percentiles
 from feval.estimators.intervals import Clusters
 
 
@@ -216,14 +216,7 @@ def call_performance_threshold(line: RoutingLine, level: float) -> Floats:
         line: of two LLMs.
         level: such as 0.5.
     """
-    recovered = performance_gap_recovered(line)
-    reached = recovered >= level - TIED
-    rows, first = np.arange(len(recovered)), reached.argmax(axis=1)
-    before = np.maximum(first - 1, 0)
-    low, high = recovered[rows, before], recovered[rows, first]
-    part = np.where(high > low, (level - low) / np.where(high > low, high - low, 1.0), 1.0)
-    start, end = line.share[rows, before], line.share[rows, first]
-    return np.where(reached.any(axis=1), start + np.clip(part, 0.0, 1.0) * (end - start), np.nan)
+    return first_reached(level, line.share, performance_gap_recovered(line), TIED)
 
 
 def average_improvement(line: RoutingLine) -> Floats:

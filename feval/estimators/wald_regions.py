@@ -118,7 +118,7 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
         " more.",
     )
     summary = pair_table_summary(table)
-    cells = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3)
+    cells = table.cells.reshape(-1, 3)
     centre = np.stack([summary.mu, summary.nu], -1).reshape(-1, 2)
     covariance = np.stack(
         [summary.var_x1, summary.cov_x12, summary.cov_x12, summary.var_x2], -1
@@ -153,11 +153,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
         OutOfRangeError: an n that is not a budget index, or a level outside (0, 1).
     """
     end, quantile = _end(n), _chi2_quantile(level)
-    counts = (
-        np.stack([table.both_right, table.disagree, table.both_wrong], -1)
-        .reshape(-1, 3)
-        .astype(np.float64)
-    )
+    counts = table.cells.reshape(-1, 3).astype(np.float64)
     total = counts.sum(1)
     mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
     # outside F the likelihood is greatest on nu = mu^2, at the same mu

@@ -329,7 +329,7 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -
     best, series = best_integer_split(budget), []
     for llm in llms:
         counts = vote_counts(recorded.codes(llm), nobody)
-        outcomes = np.column_stack([counts.rivals, counts.no_answer]).astype(np.int64)
+        outcomes = np.column_stack([counts.rivals, counts.no_answer])
         shares = outcomes / n
         expected = [average_error(multiclass_plugin_expectation(shares, k)) for k in calls]
         series.append(Series(llm.name, calls, expected))
@@ -429,7 +429,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
     series = []
     for llm in llms:
         counts = recorded.counts(llm)
-        gold, size = counts.gold.astype(np.int64), counts.size.astype(np.int64)
+        gold, size = counts.gold, counts.size
         sample = sample_moments(counts, resamples=1, seed=0)
         moments, rare = Moments.from_values(sample.mu, sample.nu), rare_pairs(counts)
         intervals = [vote_interval(m // 2, moments) for m in votes]
@@ -477,7 +477,7 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
             f"{votes} votes need as many CoTs of each question; {size} are recorded. Ask for fewer"
             " votes."
         )
-    counts = np.stack([recorded.counts(llm).gold for llm in llms], axis=1).astype(np.int64)
+    counts = np.stack([recorded.counts(llm).gold for llm in llms], axis=1)
     best = best_mixture(counts, size, votes)
     alone = mixture_from_counts(counts, size, np.eye(len(llms)), [0, votes // 2])
     pair = (

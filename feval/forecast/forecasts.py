@@ -16,10 +16,10 @@ from feval.arguments import checked
 from feval.cards.billing import PICODOLLARS, Price, billed_prompts, require_plain, usd
 from feval.errors import OutOfRangeError, require_known
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
-from feval.estimators.arrays import Floats, Result, UInt64, require_confidence
+from feval.estimators.arrays import Floats, Integers, Result, UInt64, require_confidence
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.intervals import accuracy_interval, bootstrap_means
-from feval.estimators.moments import Moments, PairTable, pair_table
+from feval.estimators.moments import SPARSE_CELL, Moments, PairTable, pair_table
 from feval.estimators.multinomial import plugin_plurality_accuracy
 from feval.estimators.per_question import MOST_VOTES, PerQuestion
 from feval.estimators.plurality import (
@@ -409,9 +409,6 @@ def estimated_curve(method: str, calls: DrawnCalls) -> EstimatedCurve:
     return _two_call(calls) if method == "two-call" else _completed(method, calls)
 
 
-_FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
-
-
 class SampleMoments(Result):
     """Estimates of mu = E Q and nu = E Q^2, Q the probability that a call on a random question is
     right.
@@ -458,14 +455,13 @@ def rare_pairs(counts: VoteCounts) -> str | None:
     than they are.
     """
     right, wrong = counts.gold, counts.size - counts.gold
-    kinds = {
-        "both right": right >= 2,
-        "one right": (right >= 1) & (wrong >= 1),
-        "both wrong": wrong >= 2,
-    }
-    numbers = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
-    rare = [f"{kind} {number}" for kind, number in numbers.items() if number < _FEWEST_IN_A_CELL]
-    return ", ".join(rare) or None
+    showing = np.stack([right >= 2, (right >= 1) & (wrong >= 1), wrong >= 2])
+    return _rare_cells(np.count_nonzero(showing, axis=1)) or None
+
+
+def _rare_cells(cells: Integers) -> str:
+    kinds = zip(("both right", "one right", "both wrong"), cells.tolist(), strict=True)
+    return ", ".join(f"{kind} {count}" for kind, count in kinds if count < SPARSE_CELL)
 
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
@@ -621,8 +617,7 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Pool
         return PoolCurves(size, beyond, beyond)
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
     plurality = subset_plurality_accuracy(*counts.parts, within).mean()
-    right, size_of = counts.gold.astype(np.int64), counts.size.astype(np.int64)
-    majority = [float(hypergeometric_majority(right, size_of, m).mean()) for m in within]
+    majority = [float(hypergeometric_majority(counts.gold, counts.size, m).mean()) for m in within]
     return PoolCurves(size, (*plurality.tolist(), *beyond), (*majority, *beyond))
 
 
@@ -705,16 +700,10 @@ def _rivals(calls: DrawnCalls) -> Iterator[str]:
 
 
 def _cells(table: PairTable) -> str:
-    cells = {
-        "both right": table.both_right,
-        "one right": table.disagree,
-        "both wrong": table.both_wrong,
-    }
-    few = [f"{name} {int(count)}" for name, count in cells.items() if count < 5]
     total = int(table.questions)
-    what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
+    what = "is nearly empty" if table.cells.all() else "is empty"
     return (
         f"two-call: a cell of the pair table ({total} question{'s' if total > 1 else ''}) {what}"
-        f" ({', '.join(few)}). A Wald region would be too narrow, so the interval is from the"
-        " likelihood; record more questions."
+        f" ({_rare_cells(table.cells)}). A Wald region would be too narrow, so the interval is"
+        " from the likelihood; record more questions."
     )
