@@ -32,6 +32,7 @@ PUBLISHED = {
     "tiny-2026-11": "b1fec361fd8e5d5df792f71e7db619e831b02083a38933cb194dbde2a7cb9c2f",
 }
 
+PAPER = price_list("2025-06-02")
 JSON = {
     "id": "mine",
     "date": "2026-01-31",
@@ -57,25 +58,23 @@ def test_published_price_lists_never_change():
 
 
 def test_the_published_list_agrees_with_the_reference_package(shared):
-    prices = price_list("2025-06-02")
-    assert (prices.id, prices.date) == ("2025-06-02", "2025-06-02")
-    assert "Table 3" in prices.source
+    assert (PAPER.id, PAPER.date) == ("2025-06-02", "2025-06-02")
+    assert "Table 3" in PAPER.source
     for constant, (per_input, per_output) in golden(shared, "cost.prices")["cost.prices"][
         "expected"
     ].items():
-        assert prices.price(LLMType[constant]) == Price(per_input, per_output)
+        assert PAPER.price(LLMType[constant]) == Price(per_input, per_output)
 
 
 def test_the_digest_is_over_id_date_and_prices_alone():
-    prices = price_list("2025-06-02")
     for changes in (
         {"id": "2025-06-03"},
         {"date": "2025-06-03"},
-        {"prices": {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)}},
+        {"prices": {**PAPER.prices, "gpt-4o-mini": Price(0.15, 0.61)}},
     ):
-        assert replace(prices, **changes).digest != prices.digest
-    reversed_prices = dict(reversed(prices.prices.items()))
-    assert replace(prices, source="elsewhere", prices=reversed_prices).digest == prices.digest
+        assert replace(PAPER, **changes).digest != PAPER.digest
+    reversed_prices = dict(reversed(PAPER.prices.items()))
+    assert replace(PAPER, source="elsewhere", prices=reversed_prices).digest == PAPER.digest
 
 
 def test_price_lists_are_values():
@@ -89,17 +88,17 @@ def test_price_lists_are_values():
     "llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3]
 )
 def test_a_variant_costs_what_its_base_costs(llm):
-    assert price_list("2025-06-02").price(llm) == Price(0.5, 1.5)
-    assert price_list("2025-06-02").find(llm) == Price(0.5, 1.5)
+    assert PAPER.price(llm) == Price(0.5, 1.5)
+    assert PAPER.find(llm) == Price(0.5, 1.5)
 
 
 def test_an_llm_without_a_price_is_named_with_list_and_contents():
-    assert price_list("2025-06-02").find("gpt-4") is None
+    assert PAPER.find("gpt-4") is None
     with pytest.raises(
         PriceNotFoundError,
         match=r"price list '2025-06-02' has no price for the LLM 'gpt-4@pot'.*gpt-4o-mini.*'none'",
     ):
-        price_list("2025-06-02").price("gpt-4@pot")
+        PAPER.price("gpt-4@pot")
     with pytest.raises(PriceNotFoundError, match="It has: none"):
         PriceList("empty", "2026-01-01", "nowhere", {}).price("gpt-4")
 
@@ -298,7 +297,7 @@ def test_self_consistency_on_the_recorded_date_questions_costs_what_the_referenc
 
     name = f"cost.first_n.date_cot1_40.N{n}"
     expected = golden(shared, name)[name]
-    price = price_list("2025-06-02").price(LLMType.Mixtral8x7B)
+    price = PAPER.price(LLMType.Mixtral8x7B)
     assert [price.input_usd_per_mtok, price.output_usd_per_mtok] == expected["params"]["prices"]
     with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz") as file:
         questions = json.load(file)

@@ -9,7 +9,7 @@ from math import comb, prod
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
-from vote_cases import SHARES, credit, one_question
+from vote_cases import SHARES, credit, one_question, questions
 
 from feval.estimators.multinomial import (
     circles,
@@ -162,15 +162,8 @@ def test_the_largest_number_of_votes_is_exact_too():
 )
 @settings(max_examples=12, deadline=None)
 def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rng):
-    padded = [rng.sample(rivals + [0] * (4 - len(rivals)), 4) for _, rivals, _ in pools]
     votes = [60, 1, 17, 17, 200]
-    together = plugin_plurality_accuracy(
-        np.array([g for g, _, _ in pools]),
-        np.array(padded),
-        np.array([z for _, _, z in pools]),
-        votes,
-        ties=ties,
-    )
+    together = plugin_plurality_accuracy(*questions(pools, rng), votes, ties=ties)
     alone = np.array([estimates(*pool, votes, ties) for pool in pools])
     assert together.per_question() == pytest.approx(alone, abs=1e-13)
     assert together.mean() == pytest.approx(alone.mean(axis=0), abs=1e-13)
@@ -278,9 +271,7 @@ def test_beyond_g_votes_there_is_nan_and_a_reason():
     assert result.reasons[:2] == ("", "")
     assert "question 1 has 4" in result.reasons[2]
     assert "question 0 has 5" in result.reasons[3]
-    alone = subset_plurality_accuracy(
-        np.array([3]), np.array([[2]]), np.array([0]), [1, 4, 5]
-    ).per_question()
+    alone = subset_plurality_accuracy(*one_question(3, [2], 0), [1, 4, 5]).per_question()
     assert values[0, :3].tolist() == alone[0].tolist()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from real_files import golden, real_codes
-from vote_cases import credit, one_question
+from vote_cases import credit, one_question, questions
 
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import TIES
@@ -120,15 +120,9 @@ def test_certain_outcomes_are_exact():
 @given(st.lists(SMALL_POOLS, min_size=1, max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, rng):
-    shuffled = [rng.sample(rivals, len(rivals)) + [0] * (4 - len(rivals)) for _, rivals, _ in pools]
     smallest = min(gold + sum(rivals) + none for gold, rivals, none in pools)
     draws = list(range(smallest, 0, -1))
-    together = subset_plurality_accuracy(
-        np.array([g for g, _, _ in pools]),
-        np.array(shuffled),
-        np.array([z for _, _, z in pools]),
-        draws,
-    )
+    together = subset_plurality_accuracy(*questions(pools, rng), draws)
     alone = [accuracies(*pool)[:smallest][::-1] for pool in pools]
     assert together.per_question() == pytest.approx(np.array(alone), abs=1e-14)
     assert together.mean() == pytest.approx(np.mean(alone, axis=0), abs=1e-14)
@@ -145,7 +139,7 @@ def test_no_question_gives_no_values():
 @pytest.mark.parametrize("draws", [[], [0], [-1, 2], [1.5], [[1]], ["a"]])
 def test_draws_must_be_positive_integers(draws):
     with pytest.raises(OutOfRangeError, match="integers from 1"):
-        subset_plurality_accuracy(np.array([3]), np.array([[2]]), np.array([0]), draws)
+        subset_plurality_accuracy(*one_question(3, [2], 0), draws)
 
 
 def test_small_integer_types_do_not_overflow():

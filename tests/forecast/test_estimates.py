@@ -156,13 +156,30 @@ def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path):
     assert accuracies(result, "ldgp") == pytest.approx([0.5])
 
 
-def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path):
-    result = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
-    assert warned(result, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
-    enough = estimate(
-        *toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"]
+@pytest.mark.parametrize(
+    ("pools", "others", "method", "pieces"),
+    [
+        (
+            [["a", "a", "b", "a"]] * 8,
+            [["a", "a", "b", "b"]] * 5,
+            "ldgp",
+            ("ldgp: a cell of the pair table", "(both wrong 0)", "too narrow"),
+        ),
+        (
+            [["a", "a", "b", "c", "d", "e"]] * 4,
+            [["a", "b", "a", "b", "a"]] * 4,
+            "gaussian",
+            ("100 % of the questions have 3 or more", "different wrong answers"),
+        ),
+    ],
+)
+def test_few_pairs_of_a_kind_and_many_rivals_are_warned_of(tmp_path, pools, others, method, pieces):
+    seen, unseen = (
+        estimate(*toy(tmp_path / name, each), g=len(each[0]), m=[1, 3], methods=[method])
+        for name, each in (("seen", pools), ("unseen", others))
     )
-    assert not warned(enough, "too narrow")
+    assert warned(seen, *pieces)
+    assert not warned(unseen, pieces[-1])
 
 
 def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path):
@@ -181,17 +198,6 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path):
     sure = plan(*toy(tmp_path / "sure", [["a", "a", "a"]] * 4), budget_tokens=1000)
     assert sure.rho is None
     assert "undefined" in plain(plan_tables(sure)[0])
-
-
-def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path):
-    result = estimate(
-        *toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"]
-    )
-    assert warned(result, "100 % of the questions have 3 or more")
-    few = estimate(
-        *toy(tmp_path / "few", [["a", "b", "a", "b", "a"]] * 4), g=5, m=[1, 3], methods=["gaussian"]
-    )
-    assert not warned(few, "different wrong answers")
 
 
 @pytest.mark.parametrize(

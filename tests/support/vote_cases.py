@@ -17,6 +17,13 @@ def one_question(gold, rivals, no_answer):
     return np.array([gold]), np.array([rivals], np.int64).reshape(1, -1), np.array([no_answer])
 
 
+def questions(pools, rng):
+    """The counts of several, the rivals of each in any order and beside zeros."""
+    padded = [rng.sample(rivals + [0] * (4 - len(rivals)), 4) for _, rivals, _ in pools]
+    gold, _, no_answer = zip(*pools, strict=True)
+    return np.array(gold), np.array(padded), np.array(no_answer)
+
+
 def credit(calls, ties):
     """What calls are worth in which 0 is no answer and 1 the gold answer."""
     counts = Counter(call for call in calls if call)
