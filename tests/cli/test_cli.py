@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import failed, feval, words
-from places import ROOT, read_data
+from command_line import as_json, failed, feval, said, words
+from places import ROOT, read_data, read_json
 from small import changed_manifest, content, letters, pool, write_rows
 from typer.testing import CliRunner
 
@@ -108,11 +108,10 @@ def test_every_command_has_help_json_and_quiet(command: str) -> None:
 
 
 def test_help_lists_the_commands():
-    result = feval("--help")
-    assert result.exit_code == 0
-    assert all(f"\n  {command}" in result.stdout for command in COMMANDS)
-    assert "..." not in result.stdout.partition("Start here")[2]  # no summary is cut off
-    assert len(result.stdout.splitlines()) <= 40
+    result = said("--help")
+    assert all(f"\n  {command}" in result for command in COMMANDS)
+    assert "..." not in result.partition("Start here")[2]  # no summary is cut off
+    assert len(result.splitlines()) <= 40
 
 
 def test_help_of_servers_does_not_need_the_extra():
@@ -191,7 +190,7 @@ def test_what_is_no_count_is_refused(texts, error, words):
 
 
 def test_info_shows_what_is_there(two):
-    shown = feval("info", two).stdout
+    shown = said("info", two)
     for piece in (
         "toy",
         "gpt-3.5-turbo",
@@ -211,7 +210,7 @@ def test_info_as_json(two):
     result = feval("info", two, "--json")
     output = json.loads(result.stdout)
     assert result.stderr == ""
-    assert output["recording_hash"] in feval("info", two).stdout
+    assert output["recording_hash"] in said("info", two)
     assert [pair["no_answer_rate"] for pair in output["pairs"]] == [1 / 12, 1 / 12]
     assert output["pairs"][0]["questions"] == 3
 
@@ -241,7 +240,7 @@ def test_the_folder_above_a_recording_is_told_from_it(two):
 
 def test_info_shows_ragged_pools_as_a_range(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": letters("1", "121")})
-    assert "1 to 3" in feval("info", ragged).stdout
+    assert "1 to 3" in said("info", ragged)
 
 
 def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
@@ -259,14 +258,13 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
         assert "\x07" not in result.output
         assert "\u202e" not in result.output
         assert "\\x1b]0;owned" in result.output
-    assert "\x1b" not in feval("info", evil, "--json").stdout
+    assert "\x1b" not in said("info", evil, "--json")
 
 
 def test_verify_says_sound(toy):
-    result = feval("verify", toy)
-    assert result.exit_code == 0
-    assert "is sound" in result.stdout
-    assert json.loads(feval("verify", toy, "--json").stdout)["ok"] is True
+    result = said("verify", toy)
+    assert "is sound" in result
+    assert as_json("verify", toy)["ok"] is True
     assert feval("verify", toy, "-q").output == ""
 
 
@@ -286,10 +284,9 @@ def test_verify_names_what_is_damaged(toy):
 
 def test_merge_joins_llms(tmp_path, toy):
     other = write(tmp_path / "other", llms={"gpt-4": TOY})
-    result = feval("merge", toy, other, "--out", tmp_path / "both")
-    assert result.exit_code == 0, result.output
-    assert "2 LLMs" in result.stdout
-    output = json.loads(feval("info", tmp_path / "both", "--json").stdout)
+    result = said("merge", toy, other, "--out", tmp_path / "both")
+    assert "2 LLMs" in result
+    output = as_json("info", tmp_path / "both")
     assert [pair["llm"] for pair in output["pairs"]] == ["gpt-3.5-turbo", "gpt-4"]
     assert len(output["parents"]) == 2
 
@@ -300,8 +297,7 @@ def test_merge_needs_two(toy, tmp_path):
 
 def test_select_keeps_what_is_asked_for(two, tmp_path):
     out = tmp_path / "small"
-    result = feval("select", two, "--out", out, "--llm gpt-4 --first 2 --samples 3 --json")
-    output = json.loads(result.stdout)
+    output = as_json("select", two, "--out", out, "--llm gpt-4 --first 2 --samples 3")
     assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [
         ("gpt-4", 6, 2)
     ]
@@ -310,11 +306,8 @@ def test_select_keeps_what_is_asked_for(two, tmp_path):
 def test_select_by_a_file_of_ids(two, tmp_path):
     ids = tmp_path / "ids.txt"
     ids.write_text("toy/2\n\ntoy/0\n")
-    assert feval("select", two, "--out", tmp_path / "small", "--questions-file", ids).exit_code == 0
-    assert (
-        json.loads(feval("info", tmp_path / "small", "--json").stdout)["datasets"][0]["questions"]
-        == 2
-    )
+    said("select", two, "--out", tmp_path / "small", "--questions-file", ids)
+    assert as_json("info", tmp_path / "small")["datasets"][0]["questions"] == 2
 
 
 def test_select_refuses(two, tmp_path):
@@ -367,8 +360,8 @@ def test_nothing_is_overwritten(two, toy, tmp_path):
     ],
 )
 def test_ls(what, known):
-    assert known in feval("ls", what).stdout
-    rows = json.loads(feval("ls", what, "--json").stdout)[what]
+    assert known in said("ls", what)
+    rows = as_json("ls", what)[what]
     assert any(known in row.values() for row in rows)
     assert all(
         all(value for key, value in row.items() if key not in {"fields", "verified", "licence"})
@@ -379,7 +372,7 @@ def test_ls(what, known):
 
 
 def test_sets_are_found_by_a_word():
-    assert all(len(line) <= 120 for line in feval("ls sets").stdout.splitlines())
+    assert all(len(line) <= 120 for line in said("ls sets").splitlines())
     found = feval("ls sets gpqa")
     assert "https://github.com/jkomiyama/BoInf-code-publish" in found.stdout
     assert "tau-bench" not in found.stdout
@@ -394,15 +387,15 @@ def test_ls_of_something_else():
 
 
 def test_ls_prices_of_an_llm_shows_what_it_cost_when():
-    rows = json.loads(feval("ls prices o3 --json").stdout)["prices"]
+    rows = as_json("ls prices o3")["prices"]
     of_openai = [row for row in rows if row["provider"] == "openai" and row["tier"] == "standard"]
     assert [(row["since"], row["usd_per_mtok"]) for row in of_openai] == [
         ("not known", "10 in, 40 out, 0.5 cached"),
         ("2025-06-10", "2 in, 8 out, 0.5 cached"),
     ]
-    card, *_ = json.loads(feval("ls prices o3-mini --json").stdout)["prices"]
+    card, *_ = as_json("ls prices o3-mini")["prices"]
     assert (card["list"], card["price"]) == ("2025-06-02", [[1.1, 4.4]])
-    hours = json.loads(feval("ls prices deepseek-chat --json").stdout)["prices"]
+    hours = as_json("ls prices deepseek-chat")["prices"]
     assert [row["hours"] for row in hours] == ["", "00:30-16:30"]
 
 
@@ -440,7 +433,7 @@ def test_curve_table(toy):
 
 
 def test_one_dataset_and_one_llm_need_no_name(toy, two):
-    assert json.loads(curve("--recording", toy, "--json").stdout)["points"][-1]["n"] == 4
+    assert as_json("curve self-consistency", "--recording", toy)["points"][-1]["n"] == 4
     failed(
         curve("--recording", two),
         2,
@@ -463,7 +456,7 @@ def test_several_recordings_together(toy, tmp_path):
 
 def test_orders_billings_and_seeds(toy):
     def points(options):
-        return json.loads(curve("--recording", toy, "--n 1,3 --json", options).stdout)["points"]
+        return as_json("curve self-consistency", "--recording", toy, "--n 1,3", options)["points"]
 
     recorded = points("--order recorded")
     assert [(point["kind"], point["accuracy"]) for point in recorded] == [("recorded", 2 / 3)] * 2
@@ -517,7 +510,7 @@ def test_curve_refuses(toy, tmp_path):
 
 def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": letters("112", "12")})
-    assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
+    assert as_json("curve self-consistency", "--recording", ragged)["points"][-1]["n"] == 2
     failed(
         curve("--recording", ragged, "--n 3"),
         1,
@@ -542,8 +535,8 @@ def test_curve_files(toy, tmp_path):
     assert result.exit_code == 0, result.output
     assert sorted(content(out)) == sorted(CURVE_FILES)
     assert result.stdout.splitlines()[-6:] == [f"wrote {out / name}" for name in CURVE_FILES]
-    printed = json.loads(curve("--recording", toy, "--json").stdout)
-    assert json.loads((out / "curve.json").read_text()) | {"receipt": printed["receipt"]} == printed
+    printed = as_json("curve self-consistency", "--recording", toy)
+    assert read_json(out / "curve.json") | {"receipt": printed["receipt"]} == printed
     rows = list(csv.DictReader(io.StringIO((out / "curve.csv").read_text())))
     table = pq.read_table(out / "curve.parquet")
     assert table.column_names == list(rows[0])
@@ -609,7 +602,7 @@ def test_import_says_what_was_made(tmp_path):
     result = imported(tmp_path, whole(0, 1), "--llm gpt-4")
     assert result.exit_code == 0, result.output
     assert "6 CoTs, 1 LLM, 1 dataset" in result.stdout
-    assert feval("verify", tmp_path / "out").exit_code == 0
+    said("verify", tmp_path / "out")
 
 
 def test_import_renames_the_only_llm_of_the_rows(tmp_path):

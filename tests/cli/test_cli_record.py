@@ -8,7 +8,7 @@ import socket
 from dataclasses import replace
 
 import pytest
-from command_line import failed, feval
+from command_line import as_json, failed, feval, said, succeeded
 from places import read_data
 from settings_files import settings_file
 from small import write_lines
@@ -24,27 +24,26 @@ from recorders.work.settings import RecordingSettings, load_questions, make_task
 SAID = read_data("commands.json")
 
 TINY = "--dataset tiny_sums --llm feval/tiny-30k --temperature 1 --max-tokens 100"
+RECORD = f"record {TINY} --first 4 --samples 3 --out"
 
 
 def record(out, *more):
-    return feval("record", TINY, "--first 4 --samples 3 --out", out, *more)
+    return feval(RECORD, out, *more)
 
 
 def test_a_recording_is_made_and_made_once(tmp_path):
     out = tmp_path / "r"
-    result = record(out, "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["pairs"][0]["cots"] == 12
+    assert as_json(RECORD, out)["pairs"][0]["cots"] == 12
     assert verify_recording(out).ok
     assert not (tmp_path / "r.journal").exists()
     before = open_recording(out).hash
-    assert record(out, "--quiet").exit_code == 0  # nothing is asked again
+    said(RECORD, out, "--quiet")  # nothing is asked again
     assert open_recording(out).hash == before
 
 
 def test_the_same_seed_gives_the_same_recording(tmp_path):
     for name, seed in (("a", "3"), ("b", "3"), ("c", "400")):
-        assert record(tmp_path / name, "--seed", seed, "--quiet").exit_code == 0
+        said(RECORD, tmp_path / name, "--seed", seed, "--quiet")
     answers = [
         [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")]
         for n in "abc"
@@ -53,8 +52,7 @@ def test_the_same_seed_gives_the_same_recording(tmp_path):
 
 
 def test_what_shaped_the_cots_is_in_the_recording(tmp_path):
-    done = record(tmp_path / "r", "--logprobs 2 --quiet", *settings_file(tmp_path, "top_p = 0.9"))
-    assert done.exit_code == 0
+    said(RECORD, tmp_path / "r", "--logprobs 2 --quiet", *settings_file(tmp_path, "top_p = 0.9"))
     recording = open_recording(tmp_path / "r")
     info = recording.llm_info("feval/tiny-30k")
     assert (info.temperature, info.max_tokens, info.decoding["top_p"]) == (1.0, 100, 0.9)
@@ -71,13 +69,12 @@ def test_questions_of_one_s_own_need_no_card(tmp_path):
     named = ("--dataset mine --questions", source, "--llm feval/tiny-30k")
     own = ("record", *named, "--samples 2 --set prompt=none")
     assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
-    result = feval(*own, "--answer-kind number --out", tmp_path / "r", "--quiet")
-    assert result.exit_code == 0, result.output
+    said(*own, "--answer-kind number --out", tmp_path / "r", "--quiet")
     assert open_recording(tmp_path / "r").questions("mine")[0].answer_key == "5"
 
 
 def test_a_dry_run_asks_nothing(tmp_path):
-    result = json.loads(record(tmp_path / "r", "--dry-run --json").stdout)
+    result = as_json(RECORD, tmp_path / "r", "--dry-run")
     assert (result["cots"], result["calls"], result["at_most"]) == (12, 4, True)
     assert result["usd"] > 0
     assert list(tmp_path.iterdir()) == []
@@ -90,7 +87,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path):
     assert "cost limit" in stopped.stderr
     assert not out.exists()
     assert (tmp_path / "r.journal").is_dir()
-    assert record(out, "--quiet").exit_code == 0
+    said(RECORD, out, "--quiet")
     assert verify_recording(out).ok
 
 
@@ -126,11 +123,9 @@ def test_exemplars_can_come_from_the_train_split(tmp_path, shared):
     train = settings_file(
         tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3"
     )
-    result = feval(
-        "record", GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run --json"
+    output = as_json(
+        "record", GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run"
     )
-    assert result.exit_code == 0, result.output
-    output = json.loads(result.stdout)
     assert output["prompt"].startswith("gsm8k/1/train#")
     asked = load_questions("gsm8k", gsm8k_file(shared)[1], 1)
     made = make_task(
@@ -177,10 +172,9 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path):
     )
     own = ("--dataset mine --answer-kind number --questions", str(source), "--samples 1")
     for more in ([], ["--dry-run"]):
-        result = feval(
+        result = succeeded(
             "record", *own, "--llm feval/tiny-30k --set prompt=none --out", tmp_path / "r", *more
         )
-        assert result.exit_code == 0, result.output
         assert result.stderr.count("no gold answer, which accuracies need: 1 (a).") == 1
     notes = open_recording(tmp_path / "r").manifest.raw["notes"]
     assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
@@ -190,16 +184,16 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path):
 
 
 def test_a_sealed_recording_is_topped_up_into_another(tmp_path):
-    assert record(tmp_path / "three", "--quiet").exit_code == 0
+    said(RECORD, tmp_path / "three", "--quiet")
     more = "--samples 5 --first 6"
     refused = record(tmp_path / "three", more)
     assert refused.exit_code == 1
     assert f"--out NEW --from {tmp_path / 'three'}" in refused.stderr
     start = (more, "--from", tmp_path / "three")
-    estimate = record(tmp_path / "five", *start, "--dry-run --json")
-    assert json.loads(estimate.stdout)["cots"] == 6 * 5 - 4 * 3
+    estimate = as_json(RECORD, tmp_path / "five", *start, "--dry-run")
+    assert estimate["cots"] == 6 * 5 - 4 * 3
     assert not (tmp_path / "five.journal").exists()
-    assert record(tmp_path / "five", *start, "--quiet").exit_code == 0
+    said(RECORD, tmp_path / "five", *start, "--quiet")
     texts = [
         [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")]
         for n in ("three", "five")
@@ -290,9 +284,9 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
         "dataset": "tiny_sums", "llm": "feval/tiny-30k", "first": 2, "retries": 3, "seed": 5,
     }  # fmt: skip
     assert "first = 2, retries = 3, seed = 5" in shown.stderr
-    assert feval(*command, "--quiet").exit_code == 0
+    said(*command, "--quiet")
     named = "--dataset tiny_sums --llm feval/tiny-30k --first 2 --samples 3 --seed 5"
-    assert feval("record", named, "--out", tmp_path / "s", "--quiet").exit_code == 0
+    said("record", named, "--out", tmp_path / "s", "--quiet")
     assert (
         open_recording(tmp_path / "r").manifest.raw["operation"]
         == open_recording(tmp_path / "s").manifest.raw["operation"]
@@ -300,11 +294,11 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
 
 
 def test_paths_in_a_file_start_from_its_folder(tmp_path):
-    assert record(tmp_path / "three", "--quiet").exit_code == 0
-    estimate = record(
-        tmp_path / "r", "--dry-run --json", *settings_file(tmp_path, 'from = "three"')
+    said(RECORD, tmp_path / "three", "--quiet")
+    estimate = as_json(
+        RECORD, tmp_path / "r", "--dry-run", *settings_file(tmp_path, 'from = "three"')
     )
-    assert json.loads(estimate.stdout)["cots"] == 0
+    assert estimate["cots"] == 0
 
 
 @pytest.mark.parametrize(("line", "code", "words"), SAID["settings of record"])
@@ -343,6 +337,6 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path):
 
 def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path):
     (tmp_path / "own.md").write_text((card_folder() / "prices" / "tiny-2026-11.md").read_text())
-    result = record(tmp_path / "r", *settings_file(tmp_path, 'prices = "own.md"'), "--dry-run")
-    assert result.exit_code == 0, result.output
-    assert f"by price list {tmp_path / 'own.md'}" in result.output
+    own = settings_file(tmp_path, 'prices = "own.md"')
+    shown = said(RECORD, tmp_path / "r", *own, "--dry-run")
+    assert f"by price list {tmp_path / 'own.md'}" in shown

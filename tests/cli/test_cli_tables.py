@@ -2,10 +2,8 @@
 nothing.
 """
 
-import json
-
 import pytest
-from command_line import feval, words
+from command_line import as_json, feval, said, words
 
 from feval.recording import open_recording
 
@@ -25,9 +23,8 @@ def table(tmp_path):
 
 
 def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
-    result = feval("import table", table, NAMED, "--score prm=reward --out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    shown = [line.split() for line in result.stdout.splitlines()]
+    result = said("import table", table, NAMED, "--score prm=reward --out", tmp_path / "out")
+    shown = [line.split() for line in result.splitlines()]
     assert shown[3][:4] == ["target", "gold", "the", "gold"]
     assert shown[7][:4] == ["reward", "score", "of", "prm"]
     assert shown[8] == ["note", "not", "read", "x"]
@@ -37,8 +34,7 @@ def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
 
 
 def test_a_dry_run_writes_nothing(table, tmp_path):
-    result = feval("import table", table, NAMED, "--map ignore=note --dry-run --json")
-    columns = json.loads(result.stdout)["columns"]
+    columns = as_json("import table", table, NAMED, "--map ignore=note --dry-run")["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
         "prompt": "question", "target": "gold", "model": "llm", "output": "text",
         "tokens": "tokens", "reward": "", "note": ""
@@ -87,12 +83,12 @@ def test_one_failed_command_says_all_that_is_missing(tmp_path, dry):
         " --map question_id=prompt_id --score rm --out own-recording"
     )
     out = tmp_path / "out"
-    assert feval(command.replace("own-recording", str(out))).exit_code == 0
+    said(command.replace("own-recording", str(out)))
     recording = open_recording(out)
     assert set(recording.llm_names("own")) == {"small", "mid", "large"}
     assert recording.scorers("own", "mid") == ["rm"]
 
 
 def test_layouts_are_listed_with_the_formats():
-    rows = json.loads(feval("ls formats --json").stdout)["formats"]
+    rows = as_json("ls formats")["formats"]
     assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from command_line import failed, feval
-from places import read_data
+from command_line import as_json, failed, feval, said
+from places import read_data, read_json
 from small import letters, write_toy
 
 from feval import load
@@ -40,9 +40,7 @@ def run(*arguments):
 
 
 def test_run_prints_one_json_object(toy):
-    done = run("self-consistency --set n=3 --recording", toy, "--llm gpt-3.5-turbo --json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result = as_json("run self-consistency --set n=3 --recording", toy, "--llm gpt-3.5-turbo")
     keys = {
         "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high",
         "samples_per_question",
@@ -60,8 +58,8 @@ def test_run_prints_one_json_object(toy):
 
 
 def test_run_in_recorded_order_counts(toy):
-    arguments = ["--recording", toy, "--llm gpt-3.5-turbo --order recorded --json"]
-    result = json.loads(run("self-consistency --set n=3", *arguments).stdout)
+    arguments = ["--recording", toy, "--llm gpt-3.5-turbo --order recorded"]
+    result = as_json("run self-consistency --set n=3", *arguments)
     assert (result["correct"], result["samples"], result["kind"]) == (2, 9, "recorded")
 
 
@@ -90,13 +88,14 @@ def test_run_shows_tables(toy):
 
 def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy):
     arguments = ("--recording", toy, "--llm gpt-3.5-turbo")
-    ran = run("adaptive-consistency --set budget=3", *arguments)
-    swept = feval("curve adaptive-consistency --sweep budget=1,3", *arguments)
-    for done in (ran, swept):
-        assert done.exit_code == 0, done.output
-        assert "Only 3 questions: below 10" in done.stdout
-        assert "calls per question, and billing once charges" in done.stdout
-        assert "USD per 1,000 questions, per_round" in done.stdout
+    for command in (
+        "run adaptive-consistency --set budget=3",
+        "curve adaptive-consistency --sweep budget=1,3",
+    ):
+        shown = said(command, *arguments)
+        assert "Only 3 questions: below 10" in shown
+        assert "calls per question, and billing once charges" in shown
+        assert "USD per 1,000 questions, per_round" in shown
     assert "per_round" not in run("self-consistency", *arguments).stdout
 
 
@@ -112,7 +111,7 @@ def test_a_sandbox_that_cannot_be_is_refused(command, toy, tmp_path, monkeypatch
     file.write_text(SIX_LINES)
     arguments = [f"{file}:agree", "--recording", toy, "--llm gpt-4o-mini --replicates 1"]
     if command == "verify":
-        assert run(*arguments, "--out", tmp_path).exit_code == 0
+        said("run", *arguments, "--out", tmp_path)
         arguments = [tmp_path / "receipt.json", "--recording", toy, f"--method {file}:agree"]
     monkeypatch.setenv("PATH", str(tmp_path))
     done = feval(command, *arguments, "--sandbox")
@@ -168,7 +167,7 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy, tmp
         0,
     )
     check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
-    assert feval(*check).exit_code == 0
+    said(*check)
     many = run(*common[:-1], 0.4, "--workers 2")
     assert many.exit_code == 2
     assert "take one worker" in many.output.replace("\n", " ")
@@ -196,20 +195,20 @@ def test_fields_of_a_users_method_are_set(toy, tmp_path):
     file.write_text(SET)
     dataset, llms = load("toy", ["gpt-3.5-turbo"], toy)
 
-    def said(name, **settings):
+    def answer(name, **settings):
         method = make_method(f"{file}:{name}", settings)
         [answers] = [each.host.answers(dataset, llms, np.arange(1), None, 9) for each in [method]]
         return answers[0].answer
 
-    assert said("Noted") == "2 - ()"
-    assert said("Noted", n="3", word="4", pair="1,2") == "4 4 [1, 2]"
-    assert said("noted", n="3", word="true") == "4 true"
+    assert answer("Noted") == "2 - ()"
+    assert answer("Noted", n="3", word="4", pair="1,2") == "4 4 [1, 2]"
+    assert answer("noted", n="3", word="true") == "4 true"
     with pytest.raises(UnknownNameError, match="Known: n, pair, word"):
-        said("Noted", m="3")
+        answer("Noted", m="3")
     own = "--recording", toy, "--llm gpt-3.5-turbo --json --set n=3 --out", tmp_path / "out"
     assert json.loads(run(f"{file}:noted", *own).stdout)["fields"] == {"n": "3"}
     receipt = tmp_path / "out" / "receipt.json"
-    assert feval("verify", receipt, f"--method {file}:noted").exit_code == 0
+    said("verify", receipt, f"--method {file}:noted")
 
 
 def test_settings_are_read_as_their_fields_want_them():
@@ -301,12 +300,12 @@ def test_a_file_without_a_function_says_what_to_add():
 def test_measures_of_calls_in_tables_json_and_files(toy, tmp_path):
     asked = ["curve single-call --recording", toy, "--llm gpt-4o-mini --n 1,2,4"]
     asked += ["--measure", "accuracy,pass@k,pass^k,g-pass@k:0.5,mg-pass@k"]
-    shown = feval(*asked, "--out", tmp_path / "made").stdout
+    shown = said(*asked, "--out", tmp_path / "made")
     assert "At k = 4, accuracy is 75.00 %, pass@k is 100.00 %, pass^k is 33.33 %" in shown
     assert "pass^k %" in shown
     assert "even k" in shown
     assert "pass@n" not in shown
-    result = json.loads((tmp_path / "made" / "curve.json").read_text())
+    result = read_json(tmp_path / "made" / "curve.json")
     by_k = {point["n"]: point for point in result["points"]}
     assert result["measures"] == ["accuracy", "pass@k", "pass^k", "g-pass@k:0.5", "mg-pass@k"]
     assert by_k[1]["pass^k"] == by_k[1]["pass@k"] == by_k[1]["accuracy"]
@@ -317,7 +316,7 @@ def test_measures_of_calls_in_tables_json_and_files(toy, tmp_path):
     head, first, *_ = (tmp_path / "made" / "curve.csv").read_text().splitlines()
     cells = dict(zip(head.split(","), first.split(","), strict=True))
     assert (cells["mg-pass@k"], cells["pass^k"]) == ("", cells["accuracy"])
-    assert feval("verify", tmp_path / "made" / "receipt.json").exit_code == 0
+    said("verify", tmp_path / "made" / "receipt.json")
     drawn = (tmp_path / "made" / "curve.svg").read_text()
     assert "g-pass@k:0.5" in drawn
     assert "dominated" not in drawn

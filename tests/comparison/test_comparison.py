@@ -15,10 +15,10 @@ from datetime import date
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from command_line import feval, said
+from command_line import as_json, feval, said
 from compared import GOLDS, STRONG, WEAK
 from hypothesis import given, strategies as st
-from places import read_data
+from places import forge, read_data, read_json
 from scipy.stats import skew
 from small import write_toy
 
@@ -301,7 +301,7 @@ def test_a_receipt_is_verified_by_the_price_list_that_its_plan_names(toy, tmp_pa
     content = {"id": "own", "date": "2026-01-31", "source": "x", "prices": each}
     own.write_text(json.dumps(content))
     priced = written(toy, plan(SC).changed(prices="own.json"))
-    assert feval("compare", priced, "--out", tmp_path / "made").exit_code == 0
+    said("compare", priced, "--out", tmp_path / "made")
     receipt = tmp_path / "made" / "receipt.json"
     assert verify_receipt(receipt).equal
     own.unlink()
@@ -375,7 +375,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
     )
     assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    mixed = json.loads(said("compare", file, "--order", "mixed", "--json"))
+    mixed = as_json("compare", file, "--order", "mixed")
     assert (mixed["kinds"], mixed["plan"]["order"]) == (["exact", "seeded"], "mixed")
 
 
@@ -541,8 +541,8 @@ def test_compare_writes_what_it_shows(toy):
     assert all(words in shown for words in few)
     assert all(words in everything for words in every)
     assert len(shown.splitlines()) <= 40
-    result = json.loads((out / "comparison.json").read_text())
-    printed = json.loads(said("compare", file, mine, "--json"))
+    result = read_json(out / "comparison.json")
+    printed = as_json("compare", file, mine)
     assert verify_receipt(out / "receipt.json", methods=[f"{toy / 'mine.py'}:first"]).equal
     assert result | {"receipt": None} == printed
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
@@ -558,7 +558,7 @@ def test_compare_writes_what_it_shows(toy):
     table = pq.read_table(out / "questions.parquet").to_pydict()
     own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
     assert np.mean(own) == pytest.approx(accuracy)
-    moved = json.loads(said("compare", out / "comparison.toml", mine, "--json"))
+    moved = as_json("compare", out / "comparison.toml", mine)
     assert moved["differences"] == result["differences"]
     said("compare", file, mine, "--out", out)
     written(toy, plan(SC))
@@ -580,7 +580,7 @@ def test_a_first_plan_can_be_run(toy):
     file = toy / "first.toml"
     init = "--init", "--recording", toy / "rec"
     assert "feval compare" in said("compare", file, *init, "--dataset", "toy")
-    result = json.loads(said("compare", file, "--json"))
+    result = as_json("compare", file)
     assert result["missing"] == []
     assert {point["llms"][0] for point in result["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
     for more, cost in (([], "usd"), (["--prices", "none"], "tokens")):  # as its prices do
@@ -674,9 +674,7 @@ def test_a_comparison_is_computed_again_from_its_receipt(receipt, toy, compared)
     command = "verify", receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken"
     assert "all equal" in said(*command)
     assert str(compared.parent) not in receipt.read_text()  # nothing of this machine
-    written_down = json.loads(receipt.read_text())
-    written_down["numbers"]["unequal_costs"][0]["p_holm"] = 0.25
-    receipt.write_text(json.dumps(written_down))
+    forge(receipt, "numbers.unequal_costs.0.p_holm", 0.25)
     refused(1, "unequal_costs[0].p_holm: the receipt says 0.25", *command)
 
 
@@ -685,9 +683,7 @@ def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt, to
     (toy / "mine.py").write_text(USERS + "# changed\n")
     refused(1, "", "verify", receipt, "--method", f"{toy / 'mine.py'}:first")
     (toy / "mine.py").write_text(f"open({str(toy / 'ran')!r}, 'w')\n" + USERS)
-    forged = json.loads(receipt.read_text())
-    forged["request"]["sources"] = {}
-    receipt.write_text(json.dumps(forged))
+    forge(receipt, "request.sources", {})
     refused(2, "without the hash of its source", "verify", receipt)
     assert not (toy / "ran").exists()
 
@@ -695,9 +691,7 @@ def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt, to
 def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy):
     file = written(toy, plan(SC, cost="tokens", prices="none"))
     said("compare", file, "--out", toy / "out")
-    forged = json.loads((toy / "out" / "receipt.json").read_text())
-    forged["request"]["plan"]["prices"] = str(toy / "mine.py")
-    (toy / "out" / "receipt.json").write_text(json.dumps(forged))
+    forge(toy / "out" / "receipt.json", "request.plan.prices", str(toy / "mine.py"))
     said("verify", toy / "out" / "receipt.json")
 
 
@@ -705,17 +699,14 @@ def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy):
     ("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})]
 )
 def test_a_damaged_comparison_receipt_is_told_part_by_part(part, value, receipt):
-    damaged = json.loads(receipt.read_text())
-    damaged["request"][part] = value
-    receipt.write_text(json.dumps(damaged))
+    forge(receipt, f"request.{part}", value)
     refused(2, f"in the field '{part}", "verify", receipt)
 
 
 def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt, toy):
     given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
-    whole = json.loads(receipt.read_text())
-    fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
-    receipt.write_text(json.dumps(fewer))
+    whole = read_json(receipt)
+    forge(receipt, "numbers.curves", whole["numbers"]["curves"][:1])
     told = "number of curves: the receipt says 1, now 2, +1"
     refused(1, told, "verify", receipt.parent, *given)  # the folder does as well
     receipt.write_text(json.dumps(whole | {"recordings": []}))
@@ -730,9 +721,7 @@ def test_many_differences_are_not_all_printed(toy):
     given = ("--method", f"{toy / 'mine.py'}:first")
     file = written(toy, plan(SC, MINE, replicates=2))
     said("compare", file, *given, "--out", toy / "out")
-    whole = json.loads((toy / "out" / "receipt.json").read_text())
-    whole["request"]["plan"]["seed"] = 7
-    (toy / "out" / "receipt.json").write_text(json.dumps(whole))
+    forge(toy / "out" / "receipt.json", "request.plan.seed", 7)
     listed = json.loads(feval("verify", toy / "out", *given, "--json").stdout)["differences"]
     lines = feval("verify", toy / "out", *given).stderr.splitlines()
     assert len(listed) > len(lines) == 21
@@ -830,7 +819,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path)
     plan = tmp_path / "plan.toml"
     said("compare", plan, "--init", "--recording", tmp_path / "rec")
     assert Plan.read(plan).cost == "output-tokens"
-    assert json.loads(said("compare", plan, "--json"))["missing"] == []
+    assert as_json("compare", plan)["missing"] == []
 
 
 def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison, toy):

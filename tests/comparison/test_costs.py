@@ -3,13 +3,13 @@ what is not known.
 """
 
 import csv
-import json
 from itertools import combinations
 
 import numpy as np
 import pytest
 from command_line import feval
 from compared import GOLDS, STRONG, WEAK
+from places import read_json
 from small import write_toy
 
 from feval import Plan, compare, load, method_curve
@@ -89,7 +89,7 @@ def test_the_command_line_takes_a_cost(folder, tmp_path):
     page = (compared / "report.html").read_text().replace(" ", "")
     assert '"axis":"sequential-tokens"' in page
     feval("curve self-consistency --llm weak --n 1,4 --recording", folder / "rec", options, curve)
-    points = json.loads((curve / "curve.json").read_text())["points"]
+    points = read_json(curve / "curve.json")["points"]
     with (curve / "curve.csv").open() as file:
         written = [float(row[name]) for row in csv.DictReader(file)]
     assert written == [point["cost"] for point in points]

@@ -1,10 +1,9 @@
 """What a comparison will take, before it starts: measured on a clock of the test's own."""
 
-import json
 from itertools import count
 
 import pytest
-from command_line import feval, said
+from command_line import as_json, feval, said
 from small import letters, write_toy
 
 from feval.comparison.plan import Plan
@@ -81,7 +80,7 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     assert "too many             1  seeded  2.5 s" in shown
     assert "missing: too many, n=7: " in shown
     assert "About 7.5 s with 1 worker" in shown
-    numbers = json.loads(said("compare", file, "--dry-run", "--workers", 2, "--json"))
+    numbers = as_json("compare", file, "--dry-run", "--workers", 2)
     expected = {"seconds": 3.75, "workers": 2, "questions": 40, "replicates": 100}
     assert numbers | expected == numbers
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3

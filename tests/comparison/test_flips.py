@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from command_line import failed, feval
+from command_line import failed, feval, said
 from small import write_toy
 
 from feval import EarlyStopping, ModelSwitch, PriceList, SelfConsistency, compare, evaluate, load
@@ -154,14 +154,11 @@ def test_a_price_that_cannot_vary_is_refused(folder, vary, error, message):
 
 
 def test_the_command_writes_the_map_and_its_receipt_is_verified(folder, tmp_path):
-    done = feval("compare", tmp_path / "plan.toml", "--init --recording", folder)
-    assert done.exit_code == 0, done.output
+    said("compare", tmp_path / "plan.toml", "--init --recording", folder)
     options = f"--vary {LARGE}=output --replicates 3 --out"
-    done = feval("compare", tmp_path / "plan.toml", options, tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert f"Where the cheaper method changes as {LARGE}=output varies" in done.stdout
+    done = said("compare", tmp_path / "plan.toml", options, tmp_path / "out")
+    assert f"Where the cheaper method changes as {LARGE}=output varies" in done
     assert (tmp_path / "out" / "price-map.png").stat().st_size > 10_000
     assert "as gpt-4o-mini=output varies" in (tmp_path / "out" / "report.html").read_text("utf-8")
-    checked = feval("verify", tmp_path / "out" / "receipt.json")
-    assert checked.exit_code == 0, checked.output
+    said("verify", tmp_path / "out" / "receipt.json")
     failed(feval("compare", tmp_path / "plan.toml", f"--prices none --vary {LARGE}=output"), 2)

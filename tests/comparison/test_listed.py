@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import feval, said
+from command_line import as_json, feval, said
 from compared import GOLDS as LETTERS, LLMS, STRONG, WEAK
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
@@ -210,7 +210,7 @@ def test_the_curves_of_several_methods_are_a_comparison(toy):
 
 def test_curves_of_several_methods_print_every_table_on_request(toy):
     asked = "curve self-consistency single-call --n 3 --llm", LLMS[0], "--recording", toy
-    first, everything = (feval(*asked, option).stdout for option in ("", "--all"))
+    first, everything = (said(*asked, option) for option in ("", "--all"))
     assert ("--all" in first, "Ranking" in first) == (True, False)
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
 
@@ -422,7 +422,7 @@ def test_a_cascade_needs_40_questions_and_init_says_so(toy, tmp_path):
 
 
 def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
-    curve = json.loads(said("curve", "cascade", "--recording", many, "--json"))
+    curve = as_json("curve", "cascade", "--recording", many)
     assert (curve["questions"], len(curve["points"])) == (24, 6)
     assert any(
         each.startswith("What was learnt is from 24 questions") for each in curve["warnings"]
@@ -432,7 +432,7 @@ def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
     assert [point["accuracy"] for point in curve["points"]] == [
         point.accuracy for point in mixed.points
     ]
-    assert json.loads(said("run", "model-switch", "--recording", many, "--json"))["llms"] == LLMS
+    assert as_json("run", "model-switch", "--recording", many)["llms"] == LLMS
 
 
 def test_a_cascade_takes_the_scores_that_all_its_llms_have():

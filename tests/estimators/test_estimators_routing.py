@@ -1,12 +1,12 @@
 """Lines of routers: published and hand-made figures, all orders of ties, and brute force."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 import routed
 from hypothesis import given, settings, strategies as st
+from places import read_json
 from scipy.optimize import linprog
 
 from feval.errors import OutOfRangeError
@@ -31,7 +31,7 @@ from feval.estimators.routing import (
 
 @pytest.fixture(scope="module")
 def golden(shared):
-    return json.loads((shared / "golden" / "routing.json").read_text("utf-8"))
+    return read_json(shared / "golden" / "routing.json")
 
 
 @pytest.fixture(scope="module")

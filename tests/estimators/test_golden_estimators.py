@@ -1,14 +1,13 @@
 """Reference values of the vote estimators, by the calls of `golden_estimators`."""
 
-import json
 import re
 
 import pytest
 from golden_estimators import CALLS
-from places import SHARED
+from places import SHARED, read_json
 
 FILE = SHARED / "golden" / "estimators.json"
-ENTRIES = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
+ENTRIES = read_json(FILE)["cases"] if FILE.exists() else []
 
 CLAIMED = [entry for entry in ENTRIES if entry["fn"] in CALLS]
 

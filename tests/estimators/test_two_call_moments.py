@@ -2,7 +2,6 @@
 and pair tables.
 """
 
-import json
 from fractions import Fraction
 from itertools import combinations, product, zip_longest
 from math import comb
@@ -10,7 +9,7 @@ from math import comb
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from places import read_data
+from places import read_data, read_json
 from two_call_cases import PROBABILITY
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
@@ -30,7 +29,7 @@ from feval.estimators.wald_regions import wald_projection
 
 @pytest.fixture(scope="module")
 def tables(shared):
-    return json.loads((shared / "golden" / "paper_tables.json").read_text("utf-8"))
+    return read_json(shared / "golden" / "paper_tables.json")
 
 
 def percent(value):

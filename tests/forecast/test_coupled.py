@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from command_line import feval, said
-from places import ROOT
+from command_line import as_json, feval, said
+from places import ROOT, read_json
 from scipy.special import stdtrit
 from small import letters, pool, write_rows
 
@@ -292,7 +292,7 @@ def test_the_command_prints_tables_and_writes_files(recorded, tmp_path):
         "couple.json",
         "couple.png",
     ]
-    result = json.loads(said("couple", *both, "--json"))
+    result = as_json("couple", *both)
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text(
@@ -387,7 +387,7 @@ def test_the_example_on_the_built_in_models_runs(tmp_path):
     command = ["sh", str(ROOT / "examples" / "coupled.sh"), str(tmp_path / "out"), "12", "4"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "out" / "couple" / "couple.json").read_text("utf-8"))
+    result = read_json(tmp_path / "out" / "couple" / "couple.json")
     assert result["llms"] == ["feval/tiny-42k", "feval/tiny-90k"]
     [pair] = result["pairs"]
     assert (pair["questions"], pair["calls"]) == (12, 4)

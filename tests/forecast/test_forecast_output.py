@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from command_line import feval
+from command_line import as_json, feval, succeeded
 from forecasts import GOLDS, NAME, POOLS, accuracies
-from places import ROOT
+from places import ROOT, read_json
 from settings_files import settings_file
 from small import write_toy
 
@@ -97,17 +97,14 @@ def folder(tmp_path_factory):
 def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
     requested = *asked, "--out", tmp_path / "out"
-    done = feval(*requested, "--method", "plug-in,two-call")
-    assert done.exit_code == 0, done.output
+    done = succeeded(*requested, "--method", "plug-in,two-call")
     assert "mean |error|" in done.stdout
     assert "Beyond M = 3 it levels off at the accuracy of a 3-call vote" in done.stderr
     assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
     result = estimate(*_open(folder), g=3, m=range(1, 10), methods=["plug-in", "two-call"])
-    assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(
-        json.dumps(result.to_dict())
-    )
+    assert read_json(tmp_path / "out" / "estimate.json") == json.loads(json.dumps(result.to_dict()))
     assert feval(*requested, "--method", "plug-in,two-call", "--quiet").output == ""
     again = feval(*requested, "--method", "plug-in")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
@@ -120,8 +117,7 @@ def test_estimate_answers_first_and_prices_its_votes(folder):
     assert shown.index("unbiased % *") < answer < shown.index("note: ")
     assert "USD per 1,000 questions" in shown
     once, apart, free = (
-        json.loads(feval(*asked, "--json", *more).stdout)
-        for more in ((), ("--billing", "per_sample"), ("--prices", "none"))
+        as_json(*asked, *more) for more in ((), ("--billing", "per_sample"), ("--prices", "none"))
     )
     bought = plan(*_open(folder), budget_usd=1.0).options[1]
     assert once["usd_per_question"][2] == bought.usd_per_question
@@ -142,8 +138,7 @@ def _open(folder):
 
 def test_plan_says_what_to_buy(folder, tmp_path):
     settings = settings_file(tmp_path, "questions = 50")
-    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
-    assert done.exit_code == 0, done.output
+    done = succeeded("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
 

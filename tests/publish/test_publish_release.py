@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from command_line import as_json, said, succeeded
 from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
@@ -75,17 +76,17 @@ def published(hub, revision="main"):
 
 def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub, tmp_path):
     with bundled_recording() as folder:
-        account = json.loads(run_feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
+        account = as_json("push", folder, REPO, "--tag", "v1")
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
     assert account["recording_hash"] == HASH
     assert account["address"] == f"hf://{REPO}@{account['commit']}"
     for address in (account["address"], f"hf://{REPO}@v1"):
         assert [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(address)] == before
     pulled = tmp_path / "pulled"
-    assert run_feval("pull", f"{REPO}@v1", "--out", pulled).exit_code == 0
+    said("pull", f"{REPO}@v1", "--out", pulled)
     assert verify_recording(pulled).problems == ()
     assert open_recording(pulled).hash == HASH
-    assert json.loads(run_feval("push", pulled, REPO, "--dry-run", "--json").stdout)["new"] == []
+    assert as_json("push", pulled, REPO, "--dry-run")["new"] == []
 
 
 def _pairs(place):
@@ -95,7 +96,7 @@ def _pairs(place):
 
 def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
     with bundled_recording() as folder:
-        assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+        said("push", folder, REPO, "--tag", "v1")
         dataset, [llm] = load(DATASET, LLMS[:1], folder)
         answers = llm(dataset.question_ids[0], n=1).answers
     page = published(hub)["README.md"].decode()
@@ -104,15 +105,14 @@ def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
     assert run_python(tmp_path, code) == f"{answers}\n"
     assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
     monkeypatch.chdir(tmp_path)
-    assert run_feval(*command[1:]).exit_code == 0
+    said(*command[1:])
     assert (tmp_path / "my-curve" / "curve.csv").is_file()
 
 
 def test_a_recording_on_the_hub_can_be_published_elsewhere(hub, toy):
     commit = send(toy).commit
-    result = run_feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["recording_hash"] == open_recording(toy).hash
+    result = as_json("push", f"hf://{REPO}@{commit}", "somebody/else")
+    assert result["recording_hash"] == open_recording(toy).hash
     assert {*hub.files("somebody/else")} == {*hub.files(REPO)}
 
 
@@ -135,7 +135,7 @@ assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_datasets_loads_and_streams_every_configuration(hub, tmp_path):
     folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
-    assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+    said("push", folder, REPO, "--tag", "v1")
     front = matter(published(hub)["README.md"])
     expected = {
         info["config_name"]: {split["name"]: split["num_examples"] for split in info["splits"]}
@@ -202,8 +202,7 @@ def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     assert "joe" not in result.output
     assert run_feval("push", folder, REPO, "--dry-run").exit_code == 1
     assert REPO not in hub.datasets
-    allowed = run_feval("push", folder, REPO, "--allow", "emails")
-    assert allowed.exit_code == 0
+    allowed = succeeded("push", folder, REPO, "--allow", "emails")
     assert "note: allowed: texts/toy/alpha.parquet, row 0" in allowed.stderr
     assert "more findings; --json lists them" in allowed.stderr
 
@@ -335,7 +334,7 @@ def test_what_another_licence_lacks_is_asked_for(tmp_path, monkeypatch):
     assert "license_link: https://Example.com/Terms\n" in page.read_text()
     own = "license_name: mine\nlicense_link: LICENSE.md\n"
     words.write_text(f"---\n{own}---\n")
-    assert run_feval(*push, "--words", words).exit_code == 0
+    said(*push, "--words", words)
     assert own in page.read_text()
 
 
@@ -369,9 +368,8 @@ def test_more_splits_than_the_viewer_shows_are_told(hub, tmp_path, monkeypatch):
 
 
 def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
-    result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
+    result = said("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
+    lines = result.splitlines()
     assert lines[0].startswith(f"Nothing was sent. A push to {REPO} would send 13 files")
     [samples] = (line.split()[:5] for line in lines if line.startswith("samples/"))
     assert samples == ["samples/", "2", "0", "0", "0"]
@@ -379,7 +377,7 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
     assert (tmp_path / "page" / "figures" / "cost-accuracy.png").is_file()
-    account = json.loads(run_feval("push", toy, REPO, "--dry-run", "--json").stdout)
+    account = as_json("push", toy, REPO, "--dry-run")
     assert account["dry_run"] is True
     assert len(account["new"]) == 13
     assert account["changed"] == account["unchanged"] == account["removed"] == []
@@ -387,8 +385,8 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
 
 def test_a_dry_run_says_that_a_tag_is_taken(hub, toy, tmp_path):
     push = ("push", toy, REPO, "--tag", "v1")
-    assert run_feval(*push).exit_code == 0
-    assert run_feval(*push, "--dry-run").exit_code == 0  # nothing is new, so the tag is right
+    said(*push)
+    said(*push, "--dry-run")  # nothing is new, so the tag is right
     (tmp_path / "words.md").write_text("---\ntitle: Another\n---\n")
     for more in (["--dry-run"], []):
         result = run_feval(*push, "--words", tmp_path / "words.md", *more)
@@ -397,8 +395,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub, toy, tmp_path):
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub, toy):
-    result = run_feval("push", toy, REPO, "--public", "--tag", "v1.0")
-    assert result.exit_code == 0, result.output
+    result = succeeded("push", toy, REPO, "--public", "--tag", "v1.0")
     commit = hub.datasets[REPO].refs["main"]
     assert f"{hub.url}/datasets/{REPO}/tree/{commit}: 13 files sent" in result.stdout
     assert f"To load and to cite: hf://{REPO}@{commit}" in result.stdout
@@ -414,14 +411,14 @@ def test_words_come_from_a_file(hub, toy, tmp_path):
     words.write_text(
         "---\ntitle: Mine\nlanguage: en\nlicense: cc-by-4.0\n---\nRecorded for the **exam**."
     )
-    assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
+    said("push", toy, REPO, "--words", words)
     text = published(hub)["README.md"].decode()
     assert "Recorded for the **exam**." in text
     front = matter(text.encode())
     stated = {"pretty_name": "Mine", "language": ["en"], "license": "cc-by-4.0"}
     assert front | stated == front
     words.write_text("No front matter.")
-    assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
+    said("push", toy, REPO, "--words", words)
     text = published(hub)["README.md"].decode()
     assert "No front matter." in text
     assert yaml.safe_load(text.split("---\n")[1])["pretty_name"] == "Mine"

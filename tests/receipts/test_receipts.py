@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import feval
+from command_line import as_json, feval, said
+from places import forge, read_json
 from small import content, letters, pool, write_rows, write_toy
 
 from feval.cards.genai import _snapshot
@@ -62,9 +63,8 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(command, tmp_pat
     Path("plan.toml").write_text(f'dataset = "toy"\nrecordings = ["toy"]\nresamples = 20\n{method}')
     monkeypatch.setattr("feval.evaluation.replicates._DRAWS", 60)
     place = "" if command.startswith("compare") else "--recording toy"
-    done = feval(command, place, "--json --out result")
-    assert done.exit_code == 0, done.output
-    content = read(Path("result/receipt.json"))
+    said(command, place, "--json --out result")
+    content = read_json(Path("result/receipt.json"))
     pinned, numbers = content["request"].get("plan", content["request"]), content["numbers"]
     assert (pinned["replicates"], numbers.get("replicates", 15)) == (15, 15)
     monkeypatch.setattr("feval.evaluation.replicates._DRAWS", 2_000_000)
@@ -90,8 +90,7 @@ WRITTEN = {}
 
 def write_receipt(toy, name="seeded"):
     out = toy.parent / name
-    done = feval(RUNS[name], "--recording", toy, "--out", out)
-    assert done.exit_code == 0, done.output
+    said(RUNS[name], "--recording", toy, "--out", out)
     return out / "receipt.json"
 
 
@@ -107,12 +106,8 @@ def receipt(toy, name="seeded"):
     return out / "receipt.json"
 
 
-def read(path):
-    return json.loads(path.read_text())
-
-
 def changed(path, **parts):
-    path.write_text(json.dumps(read(path) | parts))
+    path.write_text(json.dumps(read_json(path) | parts))
     return path
 
 
@@ -131,17 +126,16 @@ def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(name, toy, 
     monkeypatch.chdir(toy.parent / "here")
     command = [RUNS.get(name, ""), "--recording", toy]
     if name == "compare":
-        assert feval("compare ../plan.toml --init --recording", toy).exit_code == 0
+        said("compare ../plan.toml --init --recording", toy)
         command = ["compare ../plan.toml"]
-    done = feval(*command)
-    assert done.exit_code == 0, done.output
+    done = said(*command)
     [kept] = state.glob("*/receipt.json")
-    assert done.stdout.splitlines()[-1] == f"wrote {kept}"
+    assert done.splitlines()[-1] == f"wrote {kept}"
     assert kept.parent.name.startswith(command[0].split()[0])
-    assert feval("verify", kept).exit_code == 0
+    said("verify", kept)
     assert verify_receipt(kept).equal
     before = kept.read_bytes()
-    assert json.loads(feval(*command, "--json").stdout)["receipt"] == str(kept)
+    assert as_json(*command)["receipt"] == str(kept)
     assert ([kept], before) == (list(state.glob("*/receipt.json")), kept.read_bytes())
     assert list(Path().iterdir()) == []
 
@@ -150,16 +144,12 @@ def test_the_newest_receipt_is_verified_by_its_age(toy, state):
     none = feval("verify --last")
     assert (none.exit_code, "No receipt was named" in none.stderr) == (2, True)
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
-        printed = json.loads(
-            feval(RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout
-        )
+        printed = as_json(RUNS["seeded"], "--seed", seed, "--recording", toy)
         for old in state.glob("*/receipt.json"):
             if str(old) != printed["receipt"]:
                 os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
-        last = feval("verify --last --json")
-        assert last.exit_code == 0, last.output
-        assert json.loads(last.stdout)["path"] == printed["receipt"]
-        assert read(Path(printed["receipt"]))["request"]["seed"] == seed
+        assert as_json("verify --last")["path"] == printed["receipt"]
+        assert read_json(Path(printed["receipt"]))["request"]["seed"] == seed
     assert len(list(state.glob("*/receipt.json"))) == 2
     assert feval("verify --last", toy).exit_code == 2
     assert feval("verify").exit_code == 2
@@ -167,13 +157,11 @@ def test_the_newest_receipt_is_verified_by_its_age(toy, state):
 
 def test_json_says_where_the_receipt_is(toy, state):
     def place(*options):
-        return json.loads(feval(RUNS["exact"], "--recording", toy, "--json", *options).stdout)[
-            "receipt"
-        ]
+        return as_json(RUNS["exact"], "--recording", toy, *options)["receipt"]
 
     out = toy.parent / "out"
     assert place("--out", out) == str(out / "receipt.json")
-    assert "receipt" not in read(out / "result.json")
+    assert "receipt" not in read_json(out / "result.json")
     state.parent.mkdir(parents=True)
     state.write_bytes(b"in the way")
     assert place() is None
@@ -196,18 +184,15 @@ def test_links_on_the_way_to_a_receipt_or_a_recording(name, toy, monkeypatch):
         ("toy", base / "recordings" / "toy", "latest", "plans/../../toy"), 1
     ):
         if name == "compare":
-            assert (
-                feval("compare plans/plan.toml --init --recording", place, "--force").exit_code == 0
-            )
-            done = feval("compare plans/plan.toml")
+            said("compare plans/plan.toml --init --recording", place, "--force")
+            shown = said("compare plans/plan.toml")
         else:
-            done = feval(RUNS[name], "--recording", place)
-        assert done.exit_code == 0, done.output
-        kept = Path(done.stdout.splitlines()[-1].removeprefix("wrote "))
+            shown = said(RUNS[name], "--recording", place)
+        kept = Path(shown.splitlines()[-1].removeprefix("wrote "))
         for path in (kept, base / kept, (base / kept).resolve()):
             assert verify_receipt(path).equal, (number, path)
-        said = read(kept)["recordings"][0]["path"]
-        assert said == f"../../../{'latest' if place == 'latest' else 'toy'}"
+        named = read_json(kept)["recordings"][0]["path"]
+        assert named == f"../../../{'latest' if place == 'latest' else 'toy'}"
 
 
 def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(tmp_path, state, monkeypatch):
@@ -216,23 +201,22 @@ def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(tmp_path, stat
     name = "\u0444" * 120
     mine.write_text(MINE.replace("first", name))
     write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
-    done = feval("run", f"mine.py:{name}", "--recording toy --replicates 2")
-    assert done.exit_code == 0, done.output
+    said("run", f"mine.py:{name}", "--recording toy --replicates 2")
     [kept] = state.iterdir()
     assert kept.name.startswith("run-\u0444\u0444")
     assert len(kept.name.encode()) < 128
     assert verify_receipt(kept / "receipt.json", methods=[f"mine.py:{name}"]).equal
 
 
-@pytest.mark.parametrize("said", ["", "  ", "~/kept", "~nobody-of-this-name/kept"])
-def test_where_receipts_are_kept(said, toy, monkeypatch):
-    monkeypatch.setenv("FEVAL_RECEIPTS", said)
+@pytest.mark.parametrize("place", ["", "  ", "~/kept", "~nobody-of-this-name/kept"])
+def test_where_receipts_are_kept(place, toy, monkeypatch):
+    monkeypatch.setenv("FEVAL_RECEIPTS", place)
     monkeypatch.setenv("HOME", str(toy.parent / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(toy.parent / "state"))
     monkeypatch.setenv("USERPROFILE", str(toy.parent / "home"))
     monkeypatch.chdir(toy.parent)
-    assert feval(RUNS["exact"], "--recording toy").exit_code == 0
-    where = {"": "state/feval/receipts", "~/kept": "home/kept"}.get(said.strip(), said)
+    said(RUNS["exact"], "--recording toy")
+    where = {"": "state/feval/receipts", "~/kept": "home/kept"}.get(place.strip(), place)
     assert [path.parent.parent for path in toy.parent.rglob("receipt.json")] == [toy.parent / where]
 
 
@@ -279,14 +263,14 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(toy, state, monkeypatch):
 
 
 def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy, state):
-    assert feval(RUNS["exact"], "--recording", toy).exit_code == 0
+    said(RUNS["exact"], "--recording", toy)
     [path] = state.glob("*/receipt.json")
     path.write_text("mine")
     refused = feval(RUNS["exact"], "--recording", toy)
     assert (refused.exit_code, path.read_text()) == (0, "mine")
     assert "note: No receipt was kept" in refused.stderr
     assert "--force" in refused.stderr
-    assert feval(RUNS["exact"], "--recording", toy, "--force").exit_code == 0
+    said(RUNS["exact"], "--recording", toy, "--force")
     assert verify_receipt(path).equal
 
 
@@ -296,19 +280,19 @@ def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(toy, state,
     done = feval(RUNS["exact"], "--recording . --out out")
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"inside the recording {toy}, which never changes" in done.stderr
-    assert feval(RUNS["exact"], "--recording .").exit_code == 0
+    said(RUNS["exact"], "--recording .")
     assert sorted(toy.rglob("*")) == before
 
 
 def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path):
     row = replace(pool(0, ["a", "b", "a"]), extra={"served_model": ["gpt-4o-mini", "gpt-4o", None]})
     toy = write_rows(tmp_path / "toy", ["a"], (LLMInfo("gpt-4o"), [row]))
-    pinned_by = read(write_receipt(toy, "exact"))
+    pinned_by = read_json(write_receipt(toy, "exact"))
     assert pinned_by["served"] == {"gpt-4o": {"gpt-4o-mini": 1, "gpt-4o": 1}}
     [sentence] = [
         each for each in pinned_by["numbers"]["warnings"] if "more than one model answered" in each
     ]
-    assert sentence in json.loads(feval("info", toy, "--json").stdout)["served"]
+    assert sentence in as_json("info", toy)["served"]
     with_card = prepare(
         toy, RepositorySnapshot("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")
     ).files["README.md"]
@@ -318,13 +302,13 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path)
 
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy):
-    pinned_by = read(receipt(toy))
+    pinned_by = read_json(receipt(toy))
     pinned = {"feval", "draws", "recordings", "prices", "counters"}
     assert set(pinned_by) == {"feval_receipt", "kind", *pinned, "request", "numbers", "files"}
     assert pinned_by["counters"] == {"gpt-3.5-turbo": "words"}
     assert pinned_by["draws"] == "draws-v1"
     assert pinned_by["recordings"] == [
-        {"hash": read(toy / "manifest.json")["recording_hash"], "path": "../toy"}
+        {"hash": read_json(toy / "manifest.json")["recording_hash"], "path": "../toy"}
     ]
     assert pinned_by["prices"]["id"] == "2025-06-02"
     assert len(pinned_by["prices"]["digest"]) == 64
@@ -333,7 +317,7 @@ def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy):
 
 def test_a_number_that_differs_is_named_with_the_difference(toy):
     path = receipt(toy)
-    numbers = read(path)["numbers"]
+    numbers = read_json(path)["numbers"]
     changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] + 1e-9, "questions": 5})
     found = verify_receipt(path)
     assert [d.where for d in found.differences] == ["questions", "accuracy"]
@@ -349,7 +333,7 @@ def test_a_number_that_differs_is_named_with_the_difference(toy):
 @pytest.mark.parametrize("name", ["exact", "curve"])
 def test_who_counted_the_tokens_is_compared(name, toy):
     path = receipt(toy, name)
-    counters = read(path)["counters"]
+    counters = read_json(path)["counters"]
     assert set(counters.values()) == {"words"}
     changed(path, counters=dict.fromkeys(counters, "usage"))
     assert [str(d) for d in verify_receipt(path).differences] == [
@@ -373,8 +357,7 @@ def test_who_counted_the_tokens_is_compared(name, toy):
 )
 def test_which_numbers_are_the_same(name, change, is_same, toy):
     path = receipt(toy)
-    numbers = read(path)["numbers"]
-    changed(path, numbers=numbers | {name: change(numbers[name])})
+    forge(path, f"numbers.{name}", change(read_json(path)["numbers"][name]))
     assert verify_receipt(path).equal == is_same
 
 
@@ -387,7 +370,7 @@ def test_a_receipt_travels_with_its_recording_or_without_it(toy, tmp_path):
     assert verify_receipt(moved / "seeded" / "receipt.json").equal
     alone = shutil.copy(path, tmp_path / "alone.json")
     assert verify_receipt(Path(alone), [toy]).equal
-    assert feval("verify", alone, "--recording", toy).exit_code == 0
+    said("verify", alone, "--recording", toy)
 
 
 def test_another_recording_is_refused(toy, tmp_path):
@@ -412,10 +395,9 @@ def test_a_receipt_holds_the_numbers_of_prices_that_are_no_card(toy, tmp_path, m
     other = PriceList("other", "2026-01-31", "a guess", {"gpt-3.5-turbo": (1, 9)})
     for prices in (mine, "genai-prices@2026-11-01 --tier batch"):
         command = ["run self-consistency --set n=2 --recording", toy, "--force --prices", prices]
-        done = feval(*command, "--out", toy.parent / "priced")
-        assert done.exit_code == 0, done.stderr
+        said(*command, "--out", toy.parent / "priced")
         path = toy.parent / "priced" / "receipt.json"
-        held = read(path)["prices"]
+        held = read_json(path)["prices"]
         assert set(held) == {"id", "digest", "date", "source", "prices"}
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, "genai_prices.data", None)
@@ -436,8 +418,7 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     out = tmp_path / "mine"
-    done = feval("run", f"{mine}:first", "--recording", toy, "--out", out)
-    assert done.exit_code == 0, done.output
+    said("run", f"{mine}:first", "--recording", toy, "--out", out)
     path = out / "receipt.json"
     with pytest.raises(
         MethodError, match=r"never runs code by itself: pass methods=\['FILE\.py:first'\]\."
@@ -514,14 +495,14 @@ def test_differences_of_words():
 )
 def test_a_malformed_request_is_named(name, part, value, toy):
     path = receipt(toy, name)
-    changed(path, request=read(path)["request"] | {part: value})
+    forge(path, f"request.{part}", value)
     with pytest.raises(UsageError, match=f"damaged receipt.*in the field '{part}"):
         verify_receipt(path)
 
 
 def test_another_request_gives_other_numbers(toy):
     path = receipt(toy, "curve-method")
-    changed(path, request=read(path)["request"] | {"confidence": None})
+    forge(path, "request.confidence", None)
     assert not verify_receipt(path).equal  # an interval was written, and none was asked for
 
 
@@ -530,7 +511,7 @@ def test_a_receipt_never_chooses_code_or_files(toy, tmp_path):
         f"open({str(tmp_path / 'ran')!r}, 'w')\ndef method(q, llm): return None\n"
     )
     path = receipt(toy)
-    whole = read(path)
+    whole = read_json(path)
     changed(path, request=whole["request"] | {"method": f"{evil}:method", "settings": {}})
     with pytest.raises(UsageError, match="without the hash of its source"):
         verify_receipt(path)
@@ -547,15 +528,14 @@ def test_a_receipt_that_is_not_there(tmp_path):
 
 def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy):
     path = receipt(toy, "curve-method")
-    written = read(path)
-    assert written["numbers"]["warnings"]
-    changed(path, numbers=written["numbers"] | {"warnings": ["worded otherwise"]})
+    assert read_json(path)["numbers"]["warnings"]
+    forge(path, "numbers.warnings", ["worded otherwise"])
     assert verify_receipt(path).equal
 
 
 def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy):
     path = receipt(toy, "estimate")
-    numbers = read(path)["numbers"]
+    numbers = read_json(path)["numbers"]
     point = next(
         point for each in numbers["estimates"] for point in each["points"] if point["reason"]
     )

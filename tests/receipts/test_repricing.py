@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import failed, feval, said
+from command_line import as_json, failed, feval, said
+from places import forge, read_json
 from small import pool, write_rows, write_toy
 
 from feval import (
@@ -187,8 +188,8 @@ def test_receipts_are_priced_again_by_the_command(tmp_path):
         json.dumps({"id": "mine", "date": "2026-01-01", "source": "x", "prices": mine})
     )
     for name in ("run", "curve", "both"):
-        receipt = json.loads((tmp_path / name / "receipt.json").read_text("utf-8"))["numbers"]
-        points = json.loads(said("reprice", tmp_path / name, *lists, "--json"))["points"]
+        receipt = read_json(tmp_path / name / "receipt.json")["numbers"]
+        points = as_json("reprice", tmp_path / name, *lists)["points"]
         curves = receipt.get("curves", [receipt])
         own = [p["usd_per_question"] for each in curves for p in each.get("points", [each])]
         half = len(points) // 2
@@ -216,7 +217,6 @@ def test_a_receipt_that_holds_no_bill_is_refused(tmp_path):
         tmp_path / "r",
     )
     path = tmp_path / "r" / "receipt.json"
-    receipt = json.loads(path.read_text("utf-8"))
     for billed in (
         "x",
         [1],
@@ -225,8 +225,7 @@ def test_a_receipt_that_holds_no_bill_is_refused(tmp_path):
         [{"llm": "gpt-3.5-turbo", "beyond": "x"}],
         {"a": 1},
     ):
-        receipt["numbers"]["billed"] = billed
-        path.write_text(json.dumps(receipt))
+        forge(path, "numbers.billed", billed)
         failed(feval("reprice", path, "--prices 2025-06-02"), 2)
 
 
@@ -263,13 +262,8 @@ def test_whatever_a_receipt_says_a_sentence_or_a_result_comes(tmp_path, value):
     path = tmp_path / "r" / "receipt.json"
     text = path.read_text("utf-8")
     for place in PLACES:
-        receipt = json.loads(text)
-        *way, last = (int(each) if each.isdecimal() else each for each in place.split("."))
-        inner = receipt["numbers"]
-        for each in way:
-            inner = inner[each]
-        inner[last] = value
-        path.write_text(json.dumps(receipt))
+        path.write_text(text)
+        forge(path, f"numbers.{place}", value)
         done = feval("reprice", path, "--prices 2025-06-02 --force --out", tmp_path / "out")
         assert "did not expect" not in done.output, place
         assert done.exit_code == 0 or not (tmp_path / "out").exists(), place

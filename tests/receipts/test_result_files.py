@@ -6,7 +6,8 @@ import shutil
 from contextlib import suppress
 
 import pytest
-from command_line import feval
+from command_line import feval, said
+from places import read_json
 from small import letters, write_toy
 
 from feval.errors import UsageError
@@ -38,7 +39,7 @@ def toy(tmp_path_factory):
 @pytest.fixture(scope="module")
 def drawn(toy):
     out = toy.parent / "out"
-    assert feval("curve self-consistency --n 1..3 --recording", toy, "--out", out).exit_code == 0
+    said("curve self-consistency --n 1..3 --recording", toy, "--out", out)
     return out
 
 
@@ -51,12 +52,12 @@ def curve(drawn):
 
 
 def test_a_receipt_pins_every_file_beside_it(curve):
-    files = json.loads((curve / "receipt.json").read_text())["files"]
+    files = read_json(curve / "receipt.json")["files"]
     assert set(files) == {path.name for path in curve.iterdir()} - {"receipt.json"}
-    assert feval("verify", curve).exit_code == 0
+    said("verify", curve)
     # lists what is of the result, not what is in the folder
     (curve / "notes.txt").write_text("mine")
-    assert feval("verify", curve).exit_code == 0
+    said("verify", curve)
 
 
 def test_a_file_that_differs_or_is_missing_is_named(curve):
@@ -91,7 +92,7 @@ def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve):
 )
 def test_a_receipt_names_no_file_elsewhere(name, curve):
     path = curve / "receipt.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"files": {name: "0" * 64}}))
+    path.write_text(json.dumps(read_json(path) | {"files": {name: "0" * 64}}))
     with pytest.raises(UsageError, match="damaged receipt"):
         read_receipt(path)
 
@@ -138,26 +139,29 @@ def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(tmp_pa
 def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy):
     plan, out = toy.parent / "plan.toml", toy.parent / "compared"
     plan.write_text(PLAN)
-    assert feval("compare", plan, "--out", out).exit_code == 0
-    hash_ = json.loads((toy / "manifest.json").read_text())["recording_hash"]
+    said("compare", plan, "--out", out)
+    hash_ = read_json(toy / "manifest.json")["recording_hash"]
     copy = toy / "results" / "compared"
     copy.mkdir(parents=True)
-    for path, content in result_files([out], hash_).items():
-        (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-    check = verify_receipt(copy / "receipt.json")
+
+    def published():
+        for path, content in result_files([out], hash_).items():
+            data = content if isinstance(content, bytes) else content.read_bytes()
+            (toy / path).write_bytes(data)
+        return verify_receipt(copy / "receipt.json")
+
+    check = published()
     assert (check.files, check.equal) == ((), True)
     (out / "comparison.json").write_text(
         (out / "comparison.json").read_text().replace("toy", "joy", 1)
     )
-    for path, content in result_files([out], hash_).items():
-        (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-    [changed] = verify_receipt(copy / "receipt.json").files
+    [changed] = published().files
     assert changed.startswith("comparison.json, a file of this result, differs")
 
 
 def test_lists_of_a_receipt_are_bounded(curve):
     path = curve / "receipt.json"
-    whole = json.loads(path.read_text())
+    whole = read_json(path)
     request = whole["request"]
     for part, bound in (
         ({"recordings": whole["recordings"] * 1001}, "1000"),

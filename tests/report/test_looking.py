@@ -2,7 +2,6 @@
 terminal.
 """
 
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chromium import first_data
-from command_line import feval, said
+from command_line import as_json, feval, said
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
@@ -82,23 +81,23 @@ def test_of_trees_only_the_ends_of_solutions_count(tmp_path):
 
 
 def test_the_list_of_questions(toy):
-    lines = feval("show", toy).stdout.splitlines()
+    lines = said("show", toy).splitlines()
     assert lines[0] == "toy, 4 questions, the hardest first"
     assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
     assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
-    listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
+    listed = as_json("show", toy, "--first", "1", "--llm", "two")
     own = {"accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}, "disagree": 0}
     assert listed == {
         "questions": [{"dataset": "toy", "id": "toy/3"} | own], "recorded": {"toy": 4},
     }  # fmt: skip
     easier = "3 easier questions are not shown; --first 4 shows all"
-    assert easier in feval("show", toy, "--first", "1").stdout
-    unlabelled = json.loads(feval("show", toy, "--json").stdout)["questions"][-1]
+    assert easier in said("show", toy, "--first", "1")
+    unlabelled = as_json("show", toy)["questions"][-1]
     assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
 
 
 def test_a_question_with_its_cots(toy):
-    lines = feval("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
+    lines = said("show", toy, "toy/0", "--llm", "one").splitlines()
     assert lines[:4] == ["toy  toy/0", "", "What is question 0?", "gold  1"]
     counts = [" ".join(line.split()) for line in lines[5:9]]
     assert counts == ["answer one", "✓ 1 2", "✗ 2 1", "– no answer 1"]
@@ -106,7 +105,7 @@ def test_a_question_with_its_cots(toy):
     assert heads[0] == "one, sample 0  ✓ 1  10 tokens, stop"
     assert heads[3] == "one, sample 3  – no answer  13 tokens, length"
     assert lines[-1] == "Thinking about 0, sample 3. The answer is None."
-    chosen = feval("show", toy, "toy/0", "--sample", "3", "--sample", "0").stdout
+    chosen = said("show", toy, "toy/0", "--sample", "3", "--sample", "0")
     heads = [line[:13] for line in chosen.splitlines() if ", sample" in line[:13]]
     assert heads == ["one, sample 0", "one, sample 3", "two, sample 0"]
 
@@ -118,7 +117,7 @@ def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys):
 
 
 def test_a_question_as_json(toy):
-    asked = json.loads(feval("show", toy, "toy/3", "--sample", "0", "--json").stdout)
+    asked = as_json("show", toy, "toy/3", "--sample", "0")
     assert (asked["id"], asked["answer"]) == ("toy/3", EVIL)
     one, _ = asked["llms"]
     counts = [(each["answer"], each["count"], each["right"]) for each in one["counts"]]
@@ -131,33 +130,32 @@ def test_a_question_as_json(toy):
 
 @pytest.mark.parametrize("arguments", [(), ("toy/3",)])
 def test_texts_of_strangers_cannot_steer_the_terminal(toy, arguments):
-    shown = feval("show", toy, *arguments).stdout
+    shown = said("show", toy, *arguments)
     assert not set(shown) & {"\x1b", "\x07", "\u202e", "\r"}
     assert ("\\x1b]0;owned\\x07[red]\\u202e" in shown) == bool(arguments)
 
 
 def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced):
-    folded = feval("show", traced, "toy/0", "--sample", "0").stdout
+    folded = said("show", traced, "toy/0", "--sample", "0")
     assert "[reasoning of 10 characters; `reasoning` shows it]" in folded
     assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
     assert folded.endswith("    12 and 2 make 14;\nminus 2: 12.\n")
-    assert (
-        "I think\nso\n    12 and"
-        in feval("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
+    assert "I think\nso\n    12 and" in said(
+        "show", traced, "toy/0", "--sample", "0", "--reasoning"
     )
-    sample = json.loads(feval("show", traced, "toy/0", "--json").stdout)["llms"][0]["samples"][1]
+    sample = as_json("show", traced, "toy/0")["llms"][0]["samples"][1]
     assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
 
 
 def test_a_tree_is_indented_behind_its_steps(tmp_path):
     folder = write_trees(tmp_path / "trees")
-    lines = feval("show", folder, "toy/0").stdout.splitlines()
+    lines = said("show", folder, "toy/0").splitlines()
     steps = [line.partition("  1")[0] for line in lines if line.lstrip().startswith("step ")]
     assert steps[:4] == ["step 0", "  step 2  ✓ 4", "  step 3", "    step 5  ✓ 4"]
     assert "prm 0.75" in "".join(lines)
-    chosen = feval("show", folder, "toy/0", "--sample", "5").stdout
+    chosen = said("show", folder, "toy/0", "--sample", "5")
     assert re.findall(r"step (\d)", chosen) == ["0", "3", "5"]
-    assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
+    assert "tree: nothing was recorded" in said("show", folder, "toy/2")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_a_question_is_found_by_its_id_or_its_text(toy, name, capsys):
     shown = capsys.readouterr().out
     assert "toy/2" in shown
     if isinstance(name, str):
-        assert feval("show", toy, Path(name)).stdout == shown  # one word
+        assert said("show", toy, Path(name)) == shown  # one word
 
 
 @pytest.mark.parametrize(
@@ -236,16 +234,16 @@ def _colourful(make):
 
 def test_turns_are_shown_with_what_was_sent(tmp_path):
     folder = write_turns(tmp_path / "turns")
-    said = feval("show", folder, "toy/0").stdout
-    assert "m@revise, 2 CoTs and 3 turns" in said
+    shown = said("show", folder, "toy/0")
+    assert "m@revise, 2 CoTs and 3 turns" in shown
     steps = [
         line.partition("  1")[0]
-        for line in said.splitlines()
+        for line in shown.splitlines()
         if line.lstrip().startswith(("CoT ", "turn ", "> "))
     ]
     sent = "    > ── user ──", "    > Revise."
     assert steps[:5] == ["CoT 0  ✓ 4", "  turn 2  ✓ 4", *sent, "    turn 4  ✗ 6"]
-    samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
+    samples = as_json("show", folder, "toy/0")["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]
 
@@ -254,7 +252,7 @@ def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
     evil = "m\u202e\u200b"  # control characters are no part of a name; these are
     out = write_toy(tmp_path / "toy", {evil: [["a", "b"]]}, ["a"])
     for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):
-        shown = feval(*arguments).stdout
+        shown = said(*arguments)
         assert not set(shown) & {"\u202e", "\u200b"}
 
 
@@ -270,9 +268,9 @@ def test_cots_are_marked_by_their_verdicts(tmp_path):
     shown = said("show", tmp_path / "rec", "q")
     marks = ("◐ a, 0.5 right", "◐ b, 0.5 right", "✓ no answer", "✗ c")
     assert all(mark in shown for mark in (*marks, "sample 0  ✓ a", "sample 1  ✗ a"))
-    listed = json.loads(said("show --json", tmp_path / "rec"))["questions"]
+    listed = as_json("show", tmp_path / "rec")["questions"]
     assert [each["accuracy"]["m"] for each in listed] == [0.4, 0.5]
-    held = json.loads(said("info --json", tmp_path / "rec"))
+    held = as_json("info", tmp_path / "rec")
     assert held["verdicts"] == [
         {"dataset": "d", "llm": "m", "grader": "pytest", "verdicts": 8, "none": 2}
         | {"questions": 2, "without_gold": 1, "mixed_parties": 4, "with_gold": 4}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from chromium import page_data
-from command_line import feval
+from command_line import feval, said
 from recorded_trees import tree, write_trees
 from recorded_turns import write_turns
 from small import TOY, pool, question, write_rows
@@ -156,7 +156,7 @@ def test_what_tools_say_is_folded_and_unfolds_to_all_of_it(browser, tmp_path):
         told = browser.value("document.querySelector('.cot > .text').innerText")
     assert "── assistant ──\nWait.\n" in told
     assert told.endswith("── assistant ──\nThe answer is 2.")
-    shown = feval("show", folder, "toy/0").stdout
+    shown = said("show", folder, "toy/0")
     cut = f"── tool ──\n{reply[:159]}… (793 characters)\n\n── assistant ──\nThe answer is 2.\n"
     assert cut in shown
     assert f"  ── tool ──\n  {reply[:159]}… (793 characters)\n" in shown
@@ -166,7 +166,7 @@ def test_the_command_writes_the_page(recording, tmp_path):
     path = tmp_path / "recording.html"
     command = ["show", recording.path, "--dataset", "toy", "--html", path, "--json"]
     written = {"path": str(path), "questions": 3, "left_out": []}
-    assert json.loads(feval(*command).stdout) == written
+    assert json.loads(said(*command)) == written
     path.write_text("mine")
     refused = feval(*command)
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -1,5 +1,7 @@
 """The command line, run in this process."""
 
+import json
+
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -32,8 +34,18 @@ def failed(result, code, *pieces):
     return result.stderr
 
 
-def said(*arguments):
-    """What a command that succeeds prints to standard output."""
+def succeeded(*arguments):
+    """Run a command that succeeds."""
     done = feval(*arguments)
     assert done.exit_code == 0, done.output
-    return done.stdout
+    return done
+
+
+def said(*arguments):
+    """What a command that succeeds prints to standard output."""
+    return succeeded(*arguments).stdout
+
+
+def as_json(*arguments):
+    """What a command that succeeds prints with --json."""
+    return json.loads(said(*arguments, "--json"))
