@@ -62,7 +62,7 @@ class _ChoiceByScore(OneLLM):
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         codes, scores = self._votes(pools[0])
         return decide_at_once(
-            self, pools, orders, lambda batch: self._chosen(batch.drawn(codes), batch.drawn(scores))
+            self, pools, orders, lambda own: self._chosen(own.drawn(codes), own.drawn(scores))
         )
 
     def _votes(self, pool: Pool) -> tuple[Integers, Floats]:
@@ -75,7 +75,7 @@ class _ChoiceByScore(OneLLM):
         return [pool.aggregated(self.scorer, self.aggregate)]
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
-        """[R, Q] the answer among drawn CoTs [R, Q, n]; where one has none, its score is NaN."""
+        """[N] the answer among drawn CoTs [N, n]; where one has none, its score is NaN."""
         raise NotImplementedError
 
 

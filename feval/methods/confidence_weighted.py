@@ -142,8 +142,8 @@ class ConfidenceWeighted(OneLLM, Predicting):
             self,
             pools,
             orders,
-            lambda batch: weighted_plurality_codes(
-                batch.drawn(codes), confidence_weights(batch.drawn(confidences), temperature)
+            lambda own: weighted_plurality_codes(
+                own.drawn(codes), confidence_weights(own.drawn(confidences), temperature)
             ),
         )
         if not self._checks:

@@ -771,6 +771,11 @@ class Samples(Result):
     cells: Rows
     codes: Integers
 
+    def drawn(self, values: Numbers) -> Numbers:
+        """[N, n] the values [Q, S] of the CoTs, of the same type."""
+        own: Numbers = values.ravel().take(self.cells).T
+        return own
+
 
 class BatchSampler:
     """One LLM for R replicates and Q questions, as R * Q places; it keeps the ledger of what is
@@ -835,22 +840,16 @@ class InTurn:
 
 
 def decide_at_once(
-    method: OneLLM, pools: Pools, orders: PoolOrders, choose: Callable[[Batch], Integers]
+    method: BatchMethod, pools: Pools, orders: PoolOrders, choose: Callable[[Samples], Integers]
 ) -> Decisions:
     """The decisions of a method of one LLM that takes all its CoTs in one request; `choose` gives
-    the answers [R', Q'] of a batch.
+    the answers [N] of N draws.
     """
-    pool, order = method.only(pools, orders)
-    *shape, draws = order.shape
-    answer = np.empty(shape, pool.codes.dtype)
-    tokens, longest = np.empty((2, *shape), np.int64)
-    for batch in batches(order, draws, pool.codes.shape[1]):
-        answer[batch.where] = choose(batch)
-        each = batch.drawn(pool.output_tokens)
-        tokens[batch.where] = each.sum(axis=2, dtype=np.int64)
-        longest[batch.where] = most_tokens(each, pool.at_once)
-    asked = np.ones(shape, np.bool_)
-    return Decisions(answer, (Ledger.one_round(asked, draws, tokens, longest),))
+    turn = InTurn(method, pools, orders)
+    [llm] = turn.llms
+    for places in turn.blocks():
+        turn.answer[places] = choose(llm.sample(places))
+    return turn.decisions()
 
 
 def sums_of_draws(order: Orders, draws: int, *values: Numbers) -> list[Integers]:

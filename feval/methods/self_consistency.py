@@ -109,7 +109,7 @@ class SelfConsistency(OneRequest):
             self,
             pools,
             orders,
-            lambda batch: plurality_codes(batch.drawn(pools[0].codes), no_answer=self.no_answer),
+            lambda samples: plurality_codes(samples.codes.T, no_answer=self.no_answer),
         )
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
@@ -140,9 +140,7 @@ class SingleCall(OneRequest):
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        return decide_at_once(
-            self, pools, orders, lambda batch: batch.drawn(pools[0].codes)[:, :, 0]
-        )
+        return decide_at_once(self, pools, orders, lambda samples: samples.codes[0])
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that the CoT is right; see `OneRequest.right`."""
