@@ -22,17 +22,17 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    InTurn,
     OneLLM,
     Pool,
     PoolOrders,
     Pools,
-    batches,
     most_tokens,
-    require_draws,
     require_pool,
     sums_of_draws,
 )
 from feval.methods.self_consistency import SelfConsistency, longest_of_draws
+from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
     from feval.recording import Probes
@@ -137,19 +137,26 @@ class CutTraces(OneLLM):
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The vote of the cut traces; see `BatchMethod.decide`."""
-        [n], [pool], [order] = require_draws(self, pools, orders), pools, orders
+        [n], [pool], [order] = self.draws(len(pools)), pools, orders
         cuts = self.cuts(pool)
-        decided = SelfConsistency(n).decide([cuts.pool], [order])
-        sequential = np.zeros(order.shape[:2], np.int64)
-        batched = list(batches(order, n, pool.codes.shape[1]))
+        turn = InTurn(self, [cuts.pool], orders)
+        [llm] = turn.llms
+        sequential = np.zeros(turn.answer.shape, np.int64)
+        drawn = [(places, llm.sample(places)) for places in turn.blocks()]
+        for places, traces in drawn:
+            turn.answer[places] = plurality_codes(traces.codes.T)
         for grown in cuts.rounds():
-            for batch in batched:
-                sequential[batch.where] += most_tokens(batch.drawn(grown), pool.at_once)
+            for places, traces in drawn:
+                sequential[places] += most_tokens(traces.drawn(grown), pool.at_once)
         calls, tokens = sums_of_draws(order, n, cuts.probes, cuts.probe_tokens)
+        decisions = turn.decisions()
         ledger = replace(
-            decided.ledgers[0], sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens
+            decisions.ledgers[0],
+            sequential_tokens=sequential.reshape(calls.shape),
+            probe_calls=calls,
+            probe_tokens=tokens,
         )
-        return Decisions(decided.answer, (ledger,))
+        return replace(decisions, ledgers=(ledger,))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""

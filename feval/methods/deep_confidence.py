@@ -29,7 +29,7 @@ from feval.methods.protocol import (
     Pool,
     PoolOrders,
     Pools,
-    batches,
+    drawn,
     most_tokens,
 )
 from feval.methods.vote import rated, weighted_plurality, weighted_plurality_codes
@@ -208,35 +208,31 @@ class DeepConfidence(OneLLM):
         confidences = self.confidences(pool)
         if self.mode == "offline":  # traces without an answer are no part of the percentile
             confidences = np.where(pool.codes < 0, np.nan, confidences)
-        answer = np.empty(order.shape[:2], pool.codes.dtype)
-        cots, tokens, sequential, longest = np.empty((4, *order.shape[:2]), np.int64)
-        for batch in batches(order, self.n, pool.codes.shape[1]):
-            known = batch.drawn(confidences)
-            bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
-            codes = np.where(known >= bars, batch.drawn(pool.codes), -1)
-            weights = np.where(known >= bars, known if self.vote == "weighted" else 1.0, 0.0)
-            traces = self._traces_drawn(codes, weights)
-            seen = np.arange(self.n) < traces[:, :, None]
-            answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
-            billed = batch.drawn(pool.output_tokens).astype(np.int64)
-            if self.mode == "online":
-                cut = known < bars
-                cut[:, :, : self.warm_up] = False
-                low = pool.channels.derived(
-                    ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
-                )
-                heights = np.broadcast_to(bars, known.shape)[cut]
-                below = tokens_until_below(low, batch.places[cut], heights)
-                billed[cut] = np.minimum(billed[cut], below)
-            billed = np.where(seen, billed, 0)
-            tokens[batch.where], longest[batch.where] = billed.sum(axis=2), most_tokens(billed)
-            if pool.clock is not None:
-                billed = pool.clock.after(billed, batch.drawn)
-            first, later = billed[:, :, : self._until], billed[:, :, self._until :]
-            sequential[batch.where] = most_tokens(first, pool.at_once) + (
-                most_tokens(later, pool.at_once) if self.consensus is None else later.sum(axis=2)
+        known = drawn(confidences, order)
+        bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
+        codes = np.where(known >= bars, drawn(pool.codes, order), -1)
+        weights = np.where(known >= bars, known if self.vote == "weighted" else 1.0, 0.0)
+        cots = self._traces_drawn(codes, weights)
+        seen = np.arange(self.n) < cots[:, :, None]
+        answer = weighted_plurality_codes(np.where(seen, codes, -1), weights)
+        billed = drawn(pool.output_tokens, order).astype(np.int64)
+        if self.mode == "online":
+            cut = known < bars
+            cut[:, :, : self.warm_up] = False
+            low = pool.channels.derived(
+                ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
             )
-            cots[batch.where] = traces
+            places = np.nonzero(cut)[1] * pool.codes.shape[1] + order[cut]
+            below = tokens_until_below(low, places, np.broadcast_to(bars, known.shape)[cut])
+            billed[cut] = np.minimum(billed[cut], below)
+        billed = np.where(seen, billed, 0)
+        tokens, longest = billed.sum(axis=2), most_tokens(billed)
+        if pool.clock is not None:
+            billed = pool.clock.after(billed, lambda values: drawn(values, order))
+        first, later = billed[:, :, : self._until], billed[:, :, self._until :]
+        sequential = most_tokens(first, pool.at_once) + (
+            most_tokens(later, pool.at_once) if self.consensus is None else later.sum(axis=2)
+        )
         # later ones are one request each, or one together
         asked = cots - self._until
         rounds = 1 + (np.minimum(asked, 1) if self.consensus is None else asked)
@@ -251,7 +247,7 @@ class DeepConfidence(OneLLM):
         return self.warm_up if self.mode == "online" else self.n
 
     def _traces_drawn(self, codes: Numbers, weights: Floats) -> Int64:
-        """[R', Q'] traces drawn until the votes [R', Q', n] agree."""
+        """[R, Q] traces drawn until the votes [R, Q, n] agree."""
         if self.consensus is None:
             return np.full(codes.shape[:2], self.n, np.int64)
         share = as_fraction(self.consensus)
