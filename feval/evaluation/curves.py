@@ -20,7 +20,7 @@ import numpy as np
 
 from feval import evaluation, executors, methods
 from feval.arguments import checked
-from feval.cards.billing import billing_rule
+from feval.cards.billing import billing_rule, usd
 from feval.errors import NotExactError, OutOfRangeError, UsageError, require_known
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
@@ -602,10 +602,7 @@ def swept_cascade(
         fields |= {"score": "recorded", "scorer": scorers[0]}
     # of prompts of the usual length
     asked = {llm.name: llm.price.at(llm.pool.prompt_tokens.mean()) for llm in llms if llm.price}
-    prices = {
-        name: [price.input_usd_per_mtok, price.output_usd_per_mtok] for name, price in asked.items()
-    }
-    unpriced = [llm.name for llm in llms if llm.name not in prices]
+    unpriced = [llm.name for llm in llms if llm.name not in asked]
     uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]
     short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
     rows = question_set(dataset, unlabelled="drop", by_cot=True).rows
@@ -640,7 +637,7 @@ def swept_cascade(
         prompt = llm.pool.prompt_tokens[train].mean()
         # as `Cascade.fit` counts them: each question is asked several times
         output = samples * llm.pool.output_tokens[train, : times * samples].mean()
-        costs[llm.name] = float(1e-6 * np.dot(prices[llm.name], [prompt, output]))
+        costs[llm.name] = float(usd(asked[llm.name], prompt, output))
     names = sorted(costs, key=costs.__getitem__)
     if len(names) > _CASCADE_LLMS:
         names = [names[0], names[len(names) // 2], names[-1]]
@@ -649,8 +646,8 @@ def swept_cascade(
     # upwards, so that the cheapest LLM stays within the first
     rounded = Context(prec=3, rounding=ROUND_CEILING)
     budgets = [
-        float(rounded.create_decimal(repr(usd)))
-        for usd in np.geomspace(least * (1 + 1e-9), costs[names[-1]], _CASCADE_BUDGETS).tolist()
+        float(rounded.create_decimal(repr(cost)))
+        for cost in np.geomspace(least * (1 + 1e-9), costs[names[-1]], _CASCADE_BUDGETS).tolist()
     ]
     fields["chains"] = "any"
     return {

@@ -289,7 +289,8 @@ class BudgetPolicy(Predicting):
         if len(gold) < least:
             raise UsageError(
                 f"A budget policy learns from {least} questions or more (least_questions, {_FOLDS}"
-                f" folds); {len(gold)} are for training. Use a larger training split."
+                f" folds); {len(gold)} {'is' if len(gold) == 1 else 'are'} for training. Use a"
+                " larger training split."
             )
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
         said = self._requests(train)
