@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import as_json, failed, feval, said, words
+from command_line import failed, feval, said, told, words
 from places import ROOT, read_data, read_json
 from small import changed_manifest, content, letters, pool, write_rows
 from typer.testing import CliRunner
@@ -264,7 +264,7 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
 def test_verify_says_sound(toy):
     result = said("verify", toy)
     assert "is sound" in result
-    assert as_json("verify", toy)["ok"] is True
+    assert told("verify", toy)["ok"] is True
     assert feval("verify", toy, "-q").output == ""
 
 
@@ -286,7 +286,7 @@ def test_merge_joins_llms(tmp_path, toy):
     other = write(tmp_path / "other", llms={"gpt-4": TOY})
     result = said("merge", toy, other, "--out", tmp_path / "both")
     assert "2 LLMs" in result
-    output = as_json("info", tmp_path / "both")
+    output = told("info", tmp_path / "both")
     assert [pair["llm"] for pair in output["pairs"]] == ["gpt-3.5-turbo", "gpt-4"]
     assert len(output["parents"]) == 2
 
@@ -297,7 +297,7 @@ def test_merge_needs_two(toy, tmp_path):
 
 def test_select_keeps_what_is_asked_for(two, tmp_path):
     out = tmp_path / "small"
-    output = as_json("select", two, "--out", out, "--llm gpt-4 --first 2 --samples 3")
+    output = told("select", two, "--out", out, "--llm gpt-4 --first 2 --samples 3")
     assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [
         ("gpt-4", 6, 2)
     ]
@@ -307,7 +307,7 @@ def test_select_by_a_file_of_ids(two, tmp_path):
     ids = tmp_path / "ids.txt"
     ids.write_text("toy/2\n\ntoy/0\n")
     said("select", two, "--out", tmp_path / "small", "--questions-file", ids)
-    assert as_json("info", tmp_path / "small")["datasets"][0]["questions"] == 2
+    assert told("info", tmp_path / "small")["datasets"][0]["questions"] == 2
 
 
 def test_select_refuses(two, tmp_path):
@@ -361,7 +361,7 @@ def test_nothing_is_overwritten(two, toy, tmp_path):
 )
 def test_ls(what, known):
     assert known in said("ls", what)
-    rows = as_json("ls", what)[what]
+    rows = told("ls", what)[what]
     assert any(known in row.values() for row in rows)
     assert all(
         all(value for key, value in row.items() if key not in {"fields", "verified", "licence"})
@@ -387,15 +387,15 @@ def test_ls_of_something_else():
 
 
 def test_ls_prices_of_an_llm_shows_what_it_cost_when():
-    rows = as_json("ls prices o3")["prices"]
+    rows = told("ls prices o3")["prices"]
     of_openai = [row for row in rows if row["provider"] == "openai" and row["tier"] == "standard"]
     assert [(row["since"], row["usd_per_mtok"]) for row in of_openai] == [
         ("not known", "10 in, 40 out, 0.5 cached"),
         ("2025-06-10", "2 in, 8 out, 0.5 cached"),
     ]
-    card, *_ = as_json("ls prices o3-mini")["prices"]
+    card, *_ = told("ls prices o3-mini")["prices"]
     assert (card["list"], card["price"]) == ("2025-06-02", [[1.1, 4.4]])
-    hours = as_json("ls prices deepseek-chat")["prices"]
+    hours = told("ls prices deepseek-chat")["prices"]
     assert [row["hours"] for row in hours] == ["", "00:30-16:30"]
 
 
@@ -433,7 +433,7 @@ def test_curve_table(toy):
 
 
 def test_one_dataset_and_one_llm_need_no_name(toy, two):
-    assert as_json("curve self-consistency", "--recording", toy)["points"][-1]["n"] == 4
+    assert told("curve self-consistency", "--recording", toy)["points"][-1]["n"] == 4
     failed(
         curve("--recording", two),
         2,
@@ -456,7 +456,7 @@ def test_several_recordings_together(toy, tmp_path):
 
 def test_orders_billings_and_seeds(toy):
     def points(options):
-        return as_json("curve self-consistency", "--recording", toy, "--n 1,3", options)["points"]
+        return told("curve self-consistency", "--recording", toy, "--n 1,3", options)["points"]
 
     recorded = points("--order recorded")
     assert [(point["kind"], point["accuracy"]) for point in recorded] == [("recorded", 2 / 3)] * 2
@@ -510,7 +510,7 @@ def test_curve_refuses(toy, tmp_path):
 
 def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": letters("112", "12")})
-    assert as_json("curve self-consistency", "--recording", ragged)["points"][-1]["n"] == 2
+    assert told("curve self-consistency", "--recording", ragged)["points"][-1]["n"] == 2
     failed(
         curve("--recording", ragged, "--n 3"),
         1,
@@ -535,7 +535,7 @@ def test_curve_files(toy, tmp_path):
     assert result.exit_code == 0, result.output
     assert sorted(content(out)) == sorted(CURVE_FILES)
     assert result.stdout.splitlines()[-6:] == [f"wrote {out / name}" for name in CURVE_FILES]
-    printed = as_json("curve self-consistency", "--recording", toy)
+    printed = told("curve self-consistency", "--recording", toy)
     assert read_json(out / "curve.json") | {"receipt": printed["receipt"]} == printed
     rows = list(csv.DictReader(io.StringIO((out / "curve.csv").read_text())))
     table = pq.read_table(out / "curve.parquet")

@@ -5,7 +5,7 @@ authors get.
 import json
 
 import pytest
-from command_line import as_json
+from command_line import told
 from places import read_json
 
 COT = ("mot-cascade", "mot_cascade/GPT3_result/date_cot1_40.json.gz", "bigbench_date")
@@ -28,7 +28,7 @@ def recordings(shared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings")
     for name, (form, source, dataset) in RECORDINGS.items():
         options = ["--dataset", dataset, "--answer-kind verbatim --llm gpt-3.5-turbo"]
-        as_json("import", form, shared / "real" / source, *options, "--out", folder / name)
+        told("import", form, shared / "real" / source, *options, "--out", folder / name)
     return {name: folder / name for name in RECORDINGS}
 
 
@@ -48,7 +48,7 @@ def prices(tmp_path_factory):
 
 def points(recording, dataset, counts, *options):
     named = ["--recording", recording, "--dataset", dataset, "--llm gpt-3.5-turbo"]
-    result = as_json("curve self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
+    result = told("curve self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
     return {point["n"]: point for point in result["points"]}
 
 
@@ -106,8 +106,8 @@ def test_cost_of_the_first_n(recordings, goldens, prices):
 
 def test_the_curve_says_what_it_rests_on(recordings):
     recording = recordings["date_cot1_40"]
-    result = as_json("curve self-consistency --recording", recording, "--n 1..40")
-    about = as_json("info", recording)
+    result = told("curve self-consistency --recording", recording, "--n 1..40")
+    about = told("info", recording)
     assert result["recording_hash"] == about["recording_hash"]
     assert (result["prices"], result["billing"], result["counter"], result["questions"]) == (
         "2025-06-02",
@@ -122,10 +122,10 @@ def test_the_curve_says_what_it_rests_on(recordings):
     cost = [point["usd_per_question"] for point in result["points"]]
     assert cost == sorted(cost)
     assert about["pairs"][0]["cots"] == 369 * 40
-    assert as_json("verify", recording)["ok"]
+    assert told("verify", recording)["ok"]
 
 
 def test_select_then_curve_sees_the_first_samples_only(recordings, tmp_path):
-    as_json("select", recordings["date_cot1_40"], "--samples 10 --out", tmp_path / "ten")
+    told("select", recordings["date_cot1_40"], "--samples 10 --out", tmp_path / "ten")
     whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order recorded")
     assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order recorded") == whole

@@ -8,7 +8,7 @@ import socket
 from dataclasses import replace
 
 import pytest
-from command_line import as_json, failed, feval, said, succeeded
+from command_line import failed, feval, said, succeeded, told
 from places import read_data
 from settings_files import settings_file
 from small import write_lines
@@ -33,7 +33,7 @@ def record(out, *more):
 
 def test_a_recording_is_made_and_made_once(tmp_path):
     out = tmp_path / "r"
-    assert as_json(RECORD, out)["pairs"][0]["cots"] == 12
+    assert told(RECORD, out)["pairs"][0]["cots"] == 12
     assert verify_recording(out).ok
     assert not (tmp_path / "r.journal").exists()
     before = open_recording(out).hash
@@ -74,7 +74,7 @@ def test_questions_of_one_s_own_need_no_card(tmp_path):
 
 
 def test_a_dry_run_asks_nothing(tmp_path):
-    result = as_json(RECORD, tmp_path / "r", "--dry-run")
+    result = told(RECORD, tmp_path / "r", "--dry-run")
     assert (result["cots"], result["calls"], result["at_most"]) == (12, 4, True)
     assert result["usd"] > 0
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +123,7 @@ def test_exemplars_can_come_from_the_train_split(tmp_path, shared):
     train = settings_file(
         tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3"
     )
-    output = as_json(
+    output = told(
         "record", GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run"
     )
     assert output["prompt"].startswith("gsm8k/1/train#")
@@ -186,11 +186,9 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path):
 def test_a_sealed_recording_is_topped_up_into_another(tmp_path):
     said(RECORD, tmp_path / "three", "--quiet")
     more = "--samples 5 --first 6"
-    refused = record(tmp_path / "three", more)
-    assert refused.exit_code == 1
-    assert f"--out NEW --from {tmp_path / 'three'}" in refused.stderr
+    failed(record(tmp_path / "three", more), 1, f"--out NEW --from {tmp_path / 'three'}")
     start = (more, "--from", tmp_path / "three")
-    estimate = as_json(RECORD, tmp_path / "five", *start, "--dry-run")
+    estimate = told(RECORD, tmp_path / "five", *start, "--dry-run")
     assert estimate["cots"] == 6 * 5 - 4 * 3
     assert not (tmp_path / "five.journal").exists()
     said(RECORD, tmp_path / "five", *start, "--quiet")
@@ -295,9 +293,7 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
 
 def test_paths_in_a_file_start_from_its_folder(tmp_path):
     said(RECORD, tmp_path / "three", "--quiet")
-    estimate = as_json(
-        RECORD, tmp_path / "r", "--dry-run", *settings_file(tmp_path, 'from = "three"')
-    )
+    estimate = told(RECORD, tmp_path / "r", "--dry-run", *settings_file(tmp_path, 'from = "three"'))
     assert estimate["cots"] == 0
 
 

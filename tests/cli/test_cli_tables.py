@@ -3,7 +3,7 @@ nothing.
 """
 
 import pytest
-from command_line import as_json, feval, said, words
+from command_line import feval, said, told, words
 
 from feval.recording import open_recording
 
@@ -34,7 +34,7 @@ def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
 
 
 def test_a_dry_run_writes_nothing(table, tmp_path):
-    columns = as_json("import table", table, NAMED, "--map ignore=note --dry-run")["columns"]
+    columns = told("import table", table, NAMED, "--map ignore=note --dry-run")["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
         "prompt": "question", "target": "gold", "model": "llm", "output": "text",
         "tokens": "tokens", "reward": "", "note": ""
@@ -90,5 +90,5 @@ def test_one_failed_command_says_all_that_is_missing(tmp_path, dry):
 
 
 def test_layouts_are_listed_with_the_formats():
-    rows = as_json("ls formats")["formats"]
+    rows = told("ls formats")["formats"]
     assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

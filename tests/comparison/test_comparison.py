@@ -15,7 +15,7 @@ from datetime import date
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from command_line import as_json, feval, said
+from command_line import feval, said, told
 from compared import GOLDS, STRONG, WEAK
 from hypothesis import given, strategies as st
 from places import forge, read_data, read_json
@@ -375,7 +375,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
     )
     assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    mixed = as_json("compare", file, "--order", "mixed")
+    mixed = told("compare", file, "--order", "mixed")
     assert (mixed["kinds"], mixed["plan"]["order"]) == (["exact", "seeded"], "mixed")
 
 
@@ -542,7 +542,7 @@ def test_compare_writes_what_it_shows(toy):
     assert all(words in everything for words in every)
     assert len(shown.splitlines()) <= 40
     result = read_json(out / "comparison.json")
-    printed = as_json("compare", file, mine)
+    printed = told("compare", file, mine)
     assert verify_receipt(out / "receipt.json", methods=[f"{toy / 'mine.py'}:first"]).equal
     assert result | {"receipt": None} == printed
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
@@ -558,7 +558,7 @@ def test_compare_writes_what_it_shows(toy):
     table = pq.read_table(out / "questions.parquet").to_pydict()
     own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
     assert np.mean(own) == pytest.approx(accuracy)
-    moved = as_json("compare", out / "comparison.toml", mine)
+    moved = told("compare", out / "comparison.toml", mine)
     assert moved["differences"] == result["differences"]
     said("compare", file, mine, "--out", out)
     written(toy, plan(SC))
@@ -580,7 +580,7 @@ def test_a_first_plan_can_be_run(toy):
     file = toy / "first.toml"
     init = "--init", "--recording", toy / "rec"
     assert "feval compare" in said("compare", file, *init, "--dataset", "toy")
-    result = as_json("compare", file)
+    result = told("compare", file)
     assert result["missing"] == []
     assert {point["llms"][0] for point in result["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
     for more, cost in (([], "usd"), (["--prices", "none"], "tokens")):  # as its prices do
@@ -819,7 +819,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path)
     plan = tmp_path / "plan.toml"
     said("compare", plan, "--init", "--recording", tmp_path / "rec")
     assert Plan.read(plan).cost == "output-tokens"
-    assert as_json("compare", plan)["missing"] == []
+    assert told("compare", plan)["missing"] == []
 
 
 def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison, toy):

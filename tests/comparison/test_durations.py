@@ -3,7 +3,7 @@
 from itertools import count
 
 import pytest
-from command_line import as_json, feval, said
+from command_line import failed, feval, said, told
 from small import letters, write_toy
 
 from feval.comparison.plan import Plan
@@ -80,10 +80,12 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     assert "too many             1  seeded  2.5 s" in shown
     assert "missing: too many, n=7: " in shown
     assert "About 7.5 s with 1 worker" in shown
-    numbers = as_json("compare", file, "--dry-run", "--workers", 2)
+    numbers = told("compare", file, "--dry-run", "--workers", 2)
     expected = {"seconds": 3.75, "workers": 2, "questions": 40, "replicates": 100}
     assert numbers | expected == numbers
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3
-    refused = feval("compare", file, "--dry-run", "--out", file.parent / "out")
-    assert refused.exit_code == 2
-    assert "--dry-run computes nothing" in refused.stderr
+    failed(
+        feval("compare", file, "--dry-run", "--out", file.parent / "out"),
+        2,
+        "--dry-run computes nothing",
+    )

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import as_json, feval, said
+from command_line import failed, feval, said, told
 from compared import GOLDS as LETTERS, LLMS, STRONG, WEAK
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
@@ -216,8 +216,11 @@ def test_curves_of_several_methods_print_every_table_on_request(toy):
 
 
 def test_a_field_that_no_method_has_is_refused(toy):
-    done = curve(toy, "self-consistency single-call --set windoww=3 --llm", LLMS[0])
-    assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
+    failed(
+        curve(toy, "self-consistency single-call --set windoww=3 --llm", LLMS[0]),
+        2,
+        "no field 'windoww'",
+    )
 
 
 def test_cots_with_scores_are_compared_by_them_too():
@@ -422,7 +425,7 @@ def test_a_cascade_needs_40_questions_and_init_says_so(toy, tmp_path):
 
 
 def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
-    curve = as_json("curve", "cascade", "--recording", many)
+    curve = told("curve", "cascade", "--recording", many)
     assert (curve["questions"], len(curve["points"])) == (24, 6)
     assert any(
         each.startswith("What was learnt is from 24 questions") for each in curve["warnings"]
@@ -432,7 +435,7 @@ def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
     assert [point["accuracy"] for point in curve["points"]] == [
         point.accuracy for point in mixed.points
     ]
-    assert as_json("run", "model-switch", "--recording", many)["llms"] == LLMS
+    assert told("run", "model-switch", "--recording", many)["llms"] == LLMS
 
 
 def test_a_cascade_takes_the_scores_that_all_its_llms_have():

@@ -6,7 +6,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from command_line import feval, said
+from command_line import failed, feval, said
 from places import read_json
 from small import letters, write_toy
 
@@ -48,10 +48,12 @@ def plan(base, *methods):
 )
 def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name, given, base):
     options = [option.format(base=base) for option in given]
-    done = feval("compare", plan(base, name.format(base=base)), *options)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "A comparison file runs no code by itself" in done.stderr
-    assert f"pass --method {base}" in done.stderr
+    failed(
+        feval("compare", plan(base, name.format(base=base)), *options),
+        2,
+        "A comparison file runs no code by itself",
+        f"pass --method {base}",
+    )
     assert not (base / "ran").exists()
 
 

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from command_line import as_json, feval, said
+from command_line import feval, said, told
 from places import ROOT, read_json
 from scipy.special import stdtrit
 from small import letters, pool, write_rows
@@ -292,7 +292,7 @@ def test_the_command_prints_tables_and_writes_files(recorded, tmp_path):
         "couple.json",
         "couple.png",
     ]
-    result = as_json("couple", *both)
+    result = told("couple", *both)
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text(

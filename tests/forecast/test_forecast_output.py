@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from command_line import as_json, feval, succeeded
+from command_line import failed, feval, succeeded, told
 from forecasts import GOLDS, NAME, POOLS, accuracies
 from places import ROOT, read_json
 from settings_files import settings_file
@@ -117,7 +117,7 @@ def test_estimate_answers_first_and_prices_its_votes(folder):
     assert shown.index("unbiased % *") < answer < shown.index("note: ")
     assert "USD per 1,000 questions" in shown
     once, apart, free = (
-        as_json(*asked, *more) for more in ((), ("--billing", "per_sample"), ("--prices", "none"))
+        told(*asked, *more) for more in ((), ("--billing", "per_sample"), ("--prices", "none"))
     )
     bought = plan(*_open(folder), budget_usd=1.0).options[1]
     assert once["usd_per_question"][2] == bought.usd_per_question
@@ -163,11 +163,7 @@ def test_plan_says_what_to_buy(folder, tmp_path):
     ],
 )
 def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
-    done = feval(*arguments, "--recording", folder)
-    assert (done.exit_code, done.stdout) == (code, ""), done.output
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert piece in done.stderr
+    failed(feval(*arguments, "--recording", folder), code, piece)
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
-from command_line import as_json, said, succeeded
-from hub_settings import TOKEN, run_feval
+from command_line import failed, feval, said, succeeded, told
+from hub_settings import TOKEN
 from places import ROOT
 from published import write
 
@@ -76,7 +76,7 @@ def published(hub, revision="main"):
 
 def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub, tmp_path):
     with bundled_recording() as folder:
-        account = as_json("push", folder, REPO, "--tag", "v1")
+        account = told("push", folder, REPO, "--tag", "v1")
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
     assert account["recording_hash"] == HASH
     assert account["address"] == f"hf://{REPO}@{account['commit']}"
@@ -86,7 +86,7 @@ def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub, tmp_pa
     said("pull", f"{REPO}@v1", "--out", pulled)
     assert verify_recording(pulled).problems == ()
     assert open_recording(pulled).hash == HASH
-    assert as_json("push", pulled, REPO, "--dry-run")["new"] == []
+    assert told("push", pulled, REPO, "--dry-run")["new"] == []
 
 
 def _pairs(place):
@@ -111,7 +111,7 @@ def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
 
 def test_a_recording_on_the_hub_can_be_published_elsewhere(hub, toy):
     commit = send(toy).commit
-    result = as_json("push", f"hf://{REPO}@{commit}", "somebody/else")
+    result = told("push", f"hf://{REPO}@{commit}", "somebody/else")
     assert result["recording_hash"] == open_recording(toy).hash
     assert {*hub.files("somebody/else")} == {*hub.files(REPO)}
 
@@ -195,12 +195,12 @@ def test_what_others_have_put_beside_it_stays(hub, toy):
 
 def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
-    result = run_feval("push", folder, REPO)
+    result = feval("push", folder, REPO)
     assert result.exit_code == 1
     found = "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com"
     assert found in result.stderr
     assert "joe" not in result.output
-    assert run_feval("push", folder, REPO, "--dry-run").exit_code == 1
+    assert feval("push", folder, REPO, "--dry-run").exit_code == 1
     assert REPO not in hub.datasets
     allowed = succeeded("push", folder, REPO, "--allow", "emails")
     assert "note: allowed: texts/toy/alpha.parquet, row 0" in allowed.stderr
@@ -250,12 +250,12 @@ def at_a_terminal(monkeypatch):
 def test_a_terminal_is_asked_for_the_licence_once(hub, tmp_path, monkeypatch):
     bare = write(tmp_path / "bare", licence=None)
     with at_a_terminal(monkeypatch):
-        asked = run_feval("push", bare, REPO, typed="My own licence\nCC-BY-SA-4.0\n")
+        asked = feval("push", bare, REPO, input="My own licence\nCC-BY-SA-4.0\n")
     assert asked.exit_code == 0, asked.output
     assert "cc-by-nc-4.0  CC BY-NC 4.0: so, and not for money" in asked.stderr
     assert "'my own licence' does not look like one" in asked.stderr
     assert "license: cc-by-sa-4.0\n" in published(hub)["README.md"].decode()
-    again = run_feval("push", bare, REPO)  # the page has it from now on
+    again = feval("push", bare, REPO)  # the page has it from now on
     assert (again.exit_code, "Under which licence" in again.output) == (0, False)
 
 
@@ -325,10 +325,9 @@ def test_what_another_licence_lacks_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr("feval.publish.look", RepositorySnapshot)
     page, words = tmp_path / "page" / "README.md", tmp_path / "words.md"
     push = ("push", folder, REPO, "--dry-run", "--page", page.parent)
-    refused = run_feval(*push)
-    assert (refused.exit_code, "found 'our-own-terms'" in refused.stderr) == (2, True)
+    failed(feval(*push), 2, "found 'our-own-terms'")
     with at_a_terminal(monkeypatch):
-        asked = run_feval(*push, typed="our terms\nhttps://Example.com/Terms\n")
+        asked = feval(*push, input="our terms\nhttps://Example.com/Terms\n")
     assert asked.exit_code == 0, asked.output
     assert "Address of the text of our-own-terms" in asked.stderr
     assert "license_link: https://Example.com/Terms\n" in page.read_text()
@@ -377,7 +376,7 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
     assert (tmp_path / "page" / "figures" / "cost-accuracy.png").is_file()
-    account = as_json("push", toy, REPO, "--dry-run")
+    account = told("push", toy, REPO, "--dry-run")
     assert account["dry_run"] is True
     assert len(account["new"]) == 13
     assert account["changed"] == account["unchanged"] == account["removed"] == []
@@ -389,9 +388,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub, toy, tmp_path):
     said(*push, "--dry-run")  # nothing is new, so the tag is right
     (tmp_path / "words.md").write_text("---\ntitle: Another\n---\n")
     for more in (["--dry-run"], []):
-        result = run_feval(*push, "--words", tmp_path / "words.md", *more)
-        assert result.exit_code == 1
-        assert "already has the tag 'v1'" in result.stderr
+        failed(feval(*push, "--words", tmp_path / "words.md", *more), 1, "already has the tag 'v1'")
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub, toy):
@@ -423,10 +420,8 @@ def test_words_come_from_a_file(hub, toy, tmp_path):
     assert "No front matter." in text
     assert yaml.safe_load(text.split("---\n")[1])["pretty_name"] == "Mine"
     words.write_text("---\nlicence: cc-by-4.0\n---\n")
-    assert "Did you mean 'license'?" in run_feval("push", toy, REPO, "--words", words).stderr
-    missing = run_feval("push", toy, REPO, "--words", tmp_path / "none.md")
-    assert missing.exit_code == 1
-    assert "Check --words" in missing.stderr
+    assert "Did you mean 'license'?" in feval("push", toy, REPO, "--words", words).stderr
+    failed(feval("push", toy, REPO, "--words", tmp_path / "none.md"), 1, "Check --words")
 
 
 def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(hub, toy, monkeypatch):
@@ -446,8 +441,8 @@ def test_the_page_can_be_looked_at_without_the_hub(toy, tmp_path, monkeypatch):
         raise HubError(f"The Hub cannot be reached for {repository}.")
 
     monkeypatch.setattr("feval.publish.look", gone)
-    result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
+    result = feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert (result.exit_code, (tmp_path / "page" / "README.md").is_file()) == (0, True)
     new = "The page is that of a new repository, since the Hub does not answer: The Hub cannot"
     assert new in result.stderr
-    assert "cannot be reached" in run_feval("push", toy, REPO, "--dry-run").stderr
+    assert "cannot be reached" in feval("push", toy, REPO, "--dry-run").stderr

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import as_json, feval, said
+from command_line import failed, feval, said, told
 from places import forge, read_json
 from small import content, letters, pool, write_rows, write_toy
 
@@ -135,20 +135,19 @@ def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(name, toy, 
     said("verify", kept)
     assert verify_receipt(kept).equal
     before = kept.read_bytes()
-    assert as_json(*command)["receipt"] == str(kept)
+    assert told(*command)["receipt"] == str(kept)
     assert ([kept], before) == (list(state.glob("*/receipt.json")), kept.read_bytes())
     assert list(Path().iterdir()) == []
 
 
 def test_the_newest_receipt_is_verified_by_its_age(toy, state):
-    none = feval("verify --last")
-    assert (none.exit_code, "No receipt was named" in none.stderr) == (2, True)
+    failed(feval("verify --last"), 2, "No receipt was named")
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
-        printed = as_json(RUNS["seeded"], "--seed", seed, "--recording", toy)
+        printed = told(RUNS["seeded"], "--seed", seed, "--recording", toy)
         for old in state.glob("*/receipt.json"):
             if str(old) != printed["receipt"]:
                 os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
-        assert as_json("verify --last")["path"] == printed["receipt"]
+        assert told("verify --last")["path"] == printed["receipt"]
         assert read_json(Path(printed["receipt"]))["request"]["seed"] == seed
     assert len(list(state.glob("*/receipt.json"))) == 2
     assert feval("verify --last", toy).exit_code == 2
@@ -157,7 +156,7 @@ def test_the_newest_receipt_is_verified_by_its_age(toy, state):
 
 def test_json_says_where_the_receipt_is(toy, state):
     def place(*options):
-        return as_json(RUNS["exact"], "--recording", toy, *options)["receipt"]
+        return told(RUNS["exact"], "--recording", toy, *options)["receipt"]
 
     out = toy.parent / "out"
     assert place("--out", out) == str(out / "receipt.json")
@@ -277,9 +276,11 @@ def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy, state)
 def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(toy, state, monkeypatch):
     monkeypatch.chdir(toy)  # a recording never changes
     before = sorted(toy.rglob("*"))
-    done = feval(RUNS["exact"], "--recording . --out out")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert f"inside the recording {toy}, which never changes" in done.stderr
+    failed(
+        feval(RUNS["exact"], "--recording . --out out"),
+        1,
+        f"inside the recording {toy}, which never changes",
+    )
     said(RUNS["exact"], "--recording .")
     assert sorted(toy.rglob("*")) == before
 
@@ -292,7 +293,7 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path)
     [sentence] = [
         each for each in pinned_by["numbers"]["warnings"] if "more than one model answered" in each
     ]
-    assert sentence in as_json("info", toy)["served"]
+    assert sentence in told("info", toy)["served"]
     with_card = prepare(
         toy, RepositorySnapshot("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")
     ).files["README.md"]
@@ -467,9 +468,7 @@ def test_another_version_is_a_note(toy):
 
 
 def test_options_of_receipts_are_not_for_recordings(toy):
-    done = feval("verify", toy, "--recording", toy)
-    assert done.exit_code == 2
-    assert "belong to receipts" in done.stderr
+    failed(feval("verify", toy, "--recording", toy), 2, "belong to receipts")
 
 
 def test_differences_of_words():
@@ -522,8 +521,7 @@ def test_a_receipt_never_chooses_code_or_files(toy, tmp_path):
 
 
 def test_a_receipt_that_is_not_there(tmp_path):
-    done = feval("verify", tmp_path / "receipt.json")
-    assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)
+    failed(feval("verify", tmp_path / "receipt.json"), 2, "cannot be read: No such file")
 
 
 def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy):

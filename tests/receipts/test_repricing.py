@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import as_json, failed, feval, said
+from command_line import failed, feval, said, told
 from places import forge, read_json
 from small import pool, write_rows, write_toy
 
@@ -189,7 +189,7 @@ def test_receipts_are_priced_again_by_the_command(tmp_path):
     )
     for name in ("run", "curve", "both"):
         receipt = read_json(tmp_path / name / "receipt.json")["numbers"]
-        points = as_json("reprice", tmp_path / name, *lists)["points"]
+        points = told("reprice", tmp_path / name, *lists)["points"]
         curves = receipt.get("curves", [receipt])
         own = [p["usd_per_question"] for each in curves for p in each.get("points", [each])]
         half = len(points) // 2

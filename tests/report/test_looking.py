@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chromium import first_data
-from command_line import as_json, feval, said
+from command_line import feval, said, told
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
@@ -85,14 +85,14 @@ def test_the_list_of_questions(toy):
     assert lines[0] == "toy, 4 questions, the hardest first"
     assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
     assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
-    listed = as_json("show", toy, "--first", "1", "--llm", "two")
+    listed = told("show", toy, "--first", "1", "--llm", "two")
     own = {"accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}, "disagree": 0}
     assert listed == {
         "questions": [{"dataset": "toy", "id": "toy/3"} | own], "recorded": {"toy": 4},
     }  # fmt: skip
     easier = "3 easier questions are not shown; --first 4 shows all"
     assert easier in said("show", toy, "--first", "1")
-    unlabelled = as_json("show", toy)["questions"][-1]
+    unlabelled = told("show", toy)["questions"][-1]
     assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
 
 
@@ -117,7 +117,7 @@ def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys):
 
 
 def test_a_question_as_json(toy):
-    asked = as_json("show", toy, "toy/3", "--sample", "0")
+    asked = told("show", toy, "toy/3", "--sample", "0")
     assert (asked["id"], asked["answer"]) == ("toy/3", EVIL)
     one, _ = asked["llms"]
     counts = [(each["answer"], each["count"], each["right"]) for each in one["counts"]]
@@ -143,7 +143,7 @@ def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced):
     assert "I think\nso\n    12 and" in said(
         "show", traced, "toy/0", "--sample", "0", "--reasoning"
     )
-    sample = as_json("show", traced, "toy/0")["llms"][0]["samples"][1]
+    sample = told("show", traced, "toy/0")["llms"][0]["samples"][1]
     assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
 
 
@@ -243,7 +243,7 @@ def test_turns_are_shown_with_what_was_sent(tmp_path):
     ]
     sent = "    > ── user ──", "    > Revise."
     assert steps[:5] == ["CoT 0  ✓ 4", "  turn 2  ✓ 4", *sent, "    turn 4  ✗ 6"]
-    samples = as_json("show", folder, "toy/0")["llms"][0]["samples"]
+    samples = told("show", folder, "toy/0")["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]
 
@@ -268,9 +268,9 @@ def test_cots_are_marked_by_their_verdicts(tmp_path):
     shown = said("show", tmp_path / "rec", "q")
     marks = ("◐ a, 0.5 right", "◐ b, 0.5 right", "✓ no answer", "✗ c")
     assert all(mark in shown for mark in (*marks, "sample 0  ✓ a", "sample 1  ✗ a"))
-    listed = as_json("show", tmp_path / "rec")["questions"]
+    listed = told("show", tmp_path / "rec")["questions"]
     assert [each["accuracy"]["m"] for each in listed] == [0.4, 0.5]
-    held = as_json("info", tmp_path / "rec")
+    held = told("info", tmp_path / "rec")
     assert held["verdicts"] == [
         {"dataset": "d", "llm": "m", "grader": "pytest", "verdicts": 8, "none": 2}
         | {"questions": 2, "without_gold": 1, "mixed_parties": 4, "with_gold": 4}

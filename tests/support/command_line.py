@@ -46,6 +46,6 @@ def said(*arguments):
     return succeeded(*arguments).stdout
 
 
-def as_json(*arguments):
+def told(*arguments):
     """What a command that succeeds prints with --json."""
     return json.loads(said(*arguments, "--json"))
