@@ -614,18 +614,6 @@ class Ledger(Result):
     first_cots: Integers | None = None
     scoring_picodollars: Integers | None = None
 
-    @classmethod
-    def one_round(
-        cls, asked: Bools, cots: int, output_tokens: Integers, longest: Integers
-    ) -> Ledger:
-        """The ledger of an LLM that gives all its CoTs in one request where it is asked [R, Q].
-
-        `output_tokens` are [R, Q] of all of them, `longest` of the longest.
-        """
-        rounds = asked.astype(np.int32)
-        tokens, latency = np.where(asked, output_tokens, 0), np.where(asked, longest, 0)
-        return cls(rounds, rounds * cots, tokens, None, None, None, latency, latency)
-
 
 LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
 """The numbers of a ledger, in order; a metered LLM has them as attributes."""
@@ -772,8 +760,15 @@ class BatchSampler:
 
     def ledger(self) -> Ledger:
         """The ledger [R, Q] of all requests so far."""
-        tokens, longest = self._tokens.reshape(self._shape), self._longest.reshape(self._shape)
-        return Ledger.one_round(self._asked.reshape(self._shape), self._draws, tokens, longest)
+        each = self._asked.astype(np.int32), self._tokens, self._longest
+        rounds, tokens, longest = (own.reshape(self._shape) for own in each)
+        return Ledger(
+            rounds,
+            rounds * self._draws,
+            tokens,
+            sequential_tokens=longest,
+            longest_trace_tokens=longest,
+        )
 
 
 class InTurn:

@@ -39,7 +39,7 @@ from feval.methods import (
 )
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import Decisions, Ledger, drawn
+from feval.methods.protocol import Decisions, InTurn, Ledger, drawn
 from feval.recording import LLMInfo, add_scores
 
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
@@ -79,15 +79,12 @@ class TwoRounds:
         return 2, 1
 
     def decide(self, pools, orders):
-        both = list(zip(pools, orders, strict=True))
-        first, second = (drawn(pool.codes, order) for pool, order in both)
-        agree = first[..., 0] == first[..., 1]
-        one, two = (drawn(pool.output_tokens, order) for pool, order in both)
-        ledgers = (
-            Ledger.one_round(np.ones_like(agree), 2, one.sum(axis=-1), one.max(axis=-1)),
-            Ledger.one_round(~agree, 1, two.sum(axis=-1), two.max(axis=-1)),
-        )
-        return Decisions(np.where(agree, first[..., 0], second[..., 0]), ledgers)
+        turn = InTurn(self, pools, orders)
+        places = np.arange(turn.answer.size)
+        turn.answer[:], other = turn.llms[0].sample(places).codes
+        differ = places[turn.answer != other]
+        [turn.answer[differ]] = turn.llms[1].sample(differ).codes
+        return turn.decisions()
 
 
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
