@@ -20,7 +20,7 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, Texts, missing_reasons
-from feval.estimators.per_question import signatures_of_counts
+from feval.estimators.per_question import descending, signatures_of_counts
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
@@ -73,9 +73,8 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
             question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
-    shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
-    used = int(np.count_nonzero(shares.any(axis=0)))
-    return shares[:, :used][signatures.rows]
+    shares: Floats = descending(np.column_stack([signatures.correct, signatures.rivals]))
+    return shares[signatures.rows]
 
 
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:

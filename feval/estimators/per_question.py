@@ -183,15 +183,12 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
         " {question} sum to {0!r}. Put what is missing into no_answer, or divide by the sum.",
         total,
     )
-    ordered = _ordered(rivals)
+    ordered = descending(rivals)
     columns = [
         np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)
     ]
     first, rows = distinct(columns)
-    scale = total[first]
-    return Signatures(
-        correct[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows
-    )
+    return _signatures(correct[first], ordered[first], no_answer[first], total[first], rows)
 
 
 def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
@@ -204,14 +201,15 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
     require_counts("A plug-in estimate", gold=gold, rivals=rivals, no_answer=no_answer)
-    ordered = _ordered(rivals.astype(np.int64))
+    ordered = descending(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
     require_each(size > 0, "Question {question} has no samples, so no shares; leave it out.")
     first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
-    scale = size[first].astype(np.float64)
-    return Signatures(
-        gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows
-    )
+    return _signatures(gold[first], ordered[first], no_answer[first], size[first], rows)
+
+
+def _signatures(correct: Any, rivals: Any, no_answer: Any, total: Any, rows: Rows) -> Signatures:
+    return Signatures(correct / total, rivals / total[:, None], no_answer / total, rows)
 
 
 def require_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
@@ -273,7 +271,7 @@ def compositions(total: int, parts: int) -> Int64:
     return np.column_stack([parts_so_far, left])
 
 
-def _ordered(rivals: Any) -> Any:
+def descending(rivals: Any) -> Any:
     """Rivals in descending order, without the columns that are zero for every question."""
     ordered = np.sort(rivals, axis=1)[:, ::-1]
     return ordered[:, : int(np.count_nonzero(ordered.any(axis=0)))]

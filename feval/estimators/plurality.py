@@ -151,11 +151,8 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
         tables.append(columns[:, first])
         places.append(rows.astype(np.int32) + np.int32(found))
         found += len(first)
-    table = np.zeros_like(tables[0], shape=(max(map(len, tables)), found))
-    for start, part in zip(
-        np.cumsum([0, *(part.shape[1] for part in tables)]).tolist(), tables, strict=False
-    ):
-        table[: len(part), start : start + part.shape[1]] = part
+    most = max(map(len, tables))
+    table = np.hstack([np.pad(part, ((0, most - len(part)), (0, 0))) for part in tables])
     first, rows = distinct(table)
     whole, of_table = table[:, first], rows.astype(np.int32)
     size = whole.sum(axis=0, dtype=whole.dtype)  # at most the number of samples, which fits

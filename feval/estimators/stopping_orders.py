@@ -48,6 +48,7 @@ import numpy as np
 
 from feval.errors import NotExactError
 from feval.estimators.arrays import Bools, Floats, Int64, Integers, Numbers, Result, Rows, UInt64
+from feval.estimators.per_question import descending
 from feval.estimators.plurality import binomials
 
 MOST_TERMS = 50_000_000
@@ -535,8 +536,8 @@ class AnswerCounts(Result):
     @classmethod
     def from_counts(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
         """Make it from counts in any order."""
-        ordered = -np.sort(-rivals.astype(np.int64), axis=1)
-        return cls(gold.astype(np.int64), ordered[:, ordered.any(axis=0)], none.astype(np.int64))
+        ordered = descending(rivals.astype(np.int64))
+        return cls(gold.astype(np.int64), ordered, none.astype(np.int64))
 
     @property
     def size(self) -> Int64:

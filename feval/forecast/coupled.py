@@ -682,13 +682,8 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
             [(values > 0.5).sum(axis=1), (values < 0.5).sum(axis=1), (values == 0.5).sum(axis=1)],
             axis=1,
         )
-        shares = np.full(counts.shape, np.nan)
-        np.divide(
-            counts,
-            known.sum(axis=1, keepdims=True),
-            out=shares,
-            where=known.any(axis=1, keepdims=True),
-        )
+        with np.errstate(invalid="ignore"):  # NaN where there is none
+            shares = counts / known.sum(axis=1, keepdims=True)
         table[one, two], table[two, one] = shares, shares[:, [1, 0, 2]]
     return table, missing, total
 
