@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from feval.errors import OutOfRangeError, ShortPoolError, UsageError, require_known
+from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.estimators.arrays import Floats, Integers, Result, require_confidence
 from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
@@ -472,11 +472,6 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
         )
     recorded = FirstCalls.chosen(dataset, llms, options, votes)
     size, names = recorded.calls, [llm.name for llm in llms]
-    if size < votes:
-        raise ShortPoolError(
-            f"{votes} votes need as many CoTs of each question; {size} are recorded. Ask for fewer"
-            " votes."
-        )
     counts = np.stack([recorded.counts(llm).gold for llm in llms], axis=1)
     best = best_mixture(counts, size, votes)
     alone = mixture_from_counts(counts, size, np.eye(len(llms)), [0, votes // 2])
