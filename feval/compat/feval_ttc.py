@@ -103,13 +103,14 @@ class Model:
     """What the reference package's classes have from pydantic: dumps and copies."""
 
     __slots__ = ()
-    _dumped: ClassVar[tuple[str, ...]]
+    _dumped: ClassVar[tuple[str, ...]] = ()
+    """Where it is not the fields."""
 
     def model_dump(self, *, mode: _Mode = "python") -> dict[str, Any]:
         """Return the fields as a dict, theirs as dicts within; `mode="json"` makes plain strings of
         the constants.
         """
-        return {name: _dump(getattr(self, name), mode) for name in self._dumped}
+        return {name: _dump(getattr(self, name), mode) for name in self._dumped or self.__slots__}
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
         """Return the fields as JSON: one line, or indented by two spaces, whatever the number."""
@@ -141,8 +142,6 @@ def _dump(value: Any, mode: _Mode) -> Any:
 class DatasetEntry(Model):
     """A question and its gold answer; `None` where the recording has no gold."""
 
-    _dumped: ClassVar = ("answer", "question")
-
     answer: str | None
     question: str
 
@@ -152,8 +151,6 @@ class Dataset(Model):
     """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no
     constant for it.
     """
-
-    _dumped: ClassVar = ("data", "datatype", "system_prompt")
 
     data: list[DatasetEntry]
     datatype: DatasetType | str
@@ -174,8 +171,6 @@ class CoTMetadata(Model):
     """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it
     ended.
     """
-
-    _dumped: ClassVar = ("dollar_cost", "token_cost", "finish_reason")
 
     dollar_cost: float | None
     token_cost: int
@@ -222,8 +217,6 @@ class LLMRequest(Model):
     """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM
     has no price.
     """
-
-    _dumped: ClassVar = ("raw_text", "dollar_cost", "token_cost")
 
     raw_text: str | None
     dollar_cost: float | None
@@ -330,8 +323,6 @@ class _StoredResponse(BaseModel):
 @dataclass(slots=True)
 class LLMConfig(Model):
     """An LLM and its decoding; `None` where the source does not say."""
-
-    _dumped: ClassVar = ("name", "temperature", "max_tokens")
 
     name: LLMType | str
     temperature: float | None = None

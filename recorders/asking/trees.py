@@ -171,13 +171,7 @@ class Tree(_Numbered):
         return self.unit
 
     def content(self) -> dict[str, Any]:
-        values = {
-            "first": self.first,
-            "branch": self.branch,
-            "depth": self.depth,
-            "stop": self.stop,
-        }
-        return values if self.template is None else values | {"template": self.template}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def text(self, record: RecordLike) -> str:
         """Return a recorded step as the path holds it."""
