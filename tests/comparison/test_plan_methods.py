@@ -110,7 +110,7 @@ def test_a_planted_pyc_does_not_run_in_place_of_the_source(base):
     for place in (planted, mine.with_suffix(".pyc")):
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(evil), str(place), doraise=True, invalidation_mode=mode)
-    said("run", f"{mine}:first", "--recording", base / "toy", "--replicates", "2")
+    said("run", f"{mine}:first", "--recording", base / "toy", "--replicates 2")
     assert (base / "ran").exists()
     assert not (base / "evil ran").exists()
 

@@ -14,6 +14,7 @@ from math import log
 
 import pytest
 from places import ROOT
+from real_files import golden
 
 from feval.cards.tokens import count_words
 from feval.compat.feval_ttc import (
@@ -50,10 +51,8 @@ SETS = {
 }
 
 
-def golden(shared, name):
-    goldens = json.loads((shared / "golden" / "methods.json").read_text("utf-8"))["goldens"]
-    (entry,) = (g["expected"] for g in goldens if g["id"] == name)
-    return dict(entry)
+def reference(shared, name):
+    return golden(shared, name)[name]["expected"]
 
 
 def write_zip(path, questions, llms, *, dataset="Bigbench_Date", finish_reason="stop"):
@@ -210,7 +209,7 @@ def run_model_switch(api_path):
     "kind", [pytest.param("zip", marks=pytest.mark.slow), "recording", "original"]
 )
 def test_seeded_self_consistency_is_reproduced(shared, sources, kind):
-    expected = golden(shared, "feval.replay.sc20.seed0")
+    expected = reference(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(
         DatasetType.BIGBENCH_DATE, LLMType.Mixtral8x7B, sources[kind, "sc"], n=20, seed=0
     )
@@ -221,7 +220,7 @@ def test_seeded_self_consistency_is_reproduced(shared, sources, kind):
 @both
 @pytest.mark.parametrize(("rule", "strict"), [("mot20_strict0.9", True), ("mot20_paper0.9", False)])
 def test_seeded_mixture_of_thoughts_is_reproduced(shared, sources, kind, rule, strict):
-    expected = golden(shared, f"feval.replay.{rule}.seed0")
+    expected = reference(shared, f"feval.replay.{rule}.seed0")
     correct, usd, escalated = run_mixture_of_thoughts(sources[kind, "mot"], strict=strict)
     assert (correct, escalated) == (expected["correct"], expected["escalated"])
     assert usd == pytest.approx(expected["usd"], abs=1e-9)
@@ -229,7 +228,7 @@ def test_seeded_mixture_of_thoughts_is_reproduced(shared, sources, kind, rule, s
 
 @both
 def test_seeded_model_switch_is_reproduced(shared, sources, kind):
-    expected = golden(shared, "feval.replay.model_switch5.seed1")
+    expected = reference(shared, "feval.replay.model_switch5.seed1")
     correct, usd = run_model_switch(sources[kind, "switch"])
     assert correct == expected["correct"] == 321
     assert usd == pytest.approx(expected["usd"], abs=1e-9)
@@ -241,7 +240,7 @@ def test_seeded_self_consistency_of_esc_is_reproduced(shared, tmp_path, n):
     own = {"dataset": "last_letters", "llm": LLMType.GPT3, "answer_kind": "verbatim"}
     letters = import_recording("esc", source, tmp_path / "letters", **own)
     correct, _ = run_self_consistency("last_letters", LLMType.GPT3, letters, n=n, seed=0)
-    assert correct == golden(shared, f"esc.sc_seed0.last_letters_gpt35.n{n}")["correct"]
+    assert correct == reference(shared, f"esc.sc_seed0.last_letters_gpt35.n{n}")["correct"]
 
 
 @both

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import feval, said
+from command_line import feval, said, told
 from small import import_rows, letters, write_toy
 
 from feval import (
@@ -51,7 +51,7 @@ def failure(*arguments):
 
 def numbers(*arguments):
     """What a command prints as JSON, but for the recording's hashes."""
-    result = json.loads(said(*arguments, "--json"))
+    result = told(*arguments)
     return {name: value for name, value in result.items() if not name.startswith("recording_hash")}
 
 
@@ -323,7 +323,7 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings):
     done = feval(*options)
     assert (done.exit_code, "--drop short-pools" in done.stderr) == (1, True)
     said(*options, "--drop short-pools")
-    result = json.loads(feval("compare", recordings / "first.toml", "--json").stdout)
+    result = told("compare", recordings / "first.toml")
     assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
 

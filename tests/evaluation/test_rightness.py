@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from command_line import feval, said
+from command_line import feval, said, told
 from small import import_rows
 
 from feval import compare, evaluate, load, merge
@@ -242,7 +242,7 @@ def test_under_a_tolerance_a_cot_is_right_by_its_own_answer(tmp_path, answers):
         found = [evaluate(SingleCall(), dataset, llm).accuracy for llm in llms]
         assert found == [np.mean([right[each] for each in answers[own].split()])
                          for own in names]  # fmt: skip
-    verdicts = json.loads(said("info", place, "--json"))["verdicts"]
+    verdicts = told("info", place)["verdicts"]
     assert [each["disagreements"] for each in verdicts] == [0, 0]  # with the gold
 
 
@@ -314,7 +314,7 @@ def test_results_say_who_judges_and_are_computed_again(both, tmp_path, rule, wor
 
 
 def test_json_counts_the_questions_judged_either_way(both):
-    result = json.loads(said("run single-call --json --llm small --recording", both))
+    result = told("run single-call --llm small --recording", both)
     judges = {"gold": 2, "verdict": 3, "graders": ["pytest"], "right": None}
     assert result["judges"] == judges
     with pytest.raises(
@@ -594,12 +594,12 @@ def test_one_of_two_graders_is_named(tmp_path):
     # what one says, the other denies
     listed = json.loads(shown.stdout)["questions"]
     assert {each["disagree"] for each in listed} == {5}
-    listed = json.loads(said("show", places[0], "--disagree --json"))["questions"]
+    listed = told("show", places[0], "--disagree")["questions"]
     assert {each["id"]: each["disagree"] for each in listed} == {
         f"q{q}": count for q, count in enumerate(differ) if count
     }
     assert "✓ a" in said("show", both, "q0")
-    own = json.loads(said("show", both, "q0 --json --right", Path("verdict:the judge")))["llms"][0]
+    own = told("show", both, "q0 --right", Path("verdict:the judge"))["llms"][0]
     wrong = [cot["verdict"] == 0 for cot in rows if cot["id"] == "q0"]
     assert [cot["right"] for cot in own["samples"]] == wrong
     said("show", both, "--right verdict:verdict --html", tmp_path / "page.html")
@@ -635,7 +635,7 @@ def test_a_plan_from_verdicts_alone_has_methods_that_work(tmp_path, values):
     prices.write_text(json.dumps(card | {"prices": dict.fromkeys(LLMS, (1, 1))}))
     options = "--prices", prices
     made = feval("compare", tmp_path / "plan.toml", "--init --recording", place, *options)
-    result = json.loads(said("compare", tmp_path / "plan.toml", "--json", *options))
+    result = told("compare", tmp_path / "plan.toml", *options)
     own = [f"{name} ({llm})" for llm in LLMS for name in ("single-call", "best-of-n")]
     swept = ["cascade"] if values == (0, 1) else []
     assert [each["label"] for each in result["plan"]["method"]] == own + swept

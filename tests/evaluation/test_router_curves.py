@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import routed
-from command_line import said
+from command_line import said, told
 from small import write_toy
 
 from feval import (
@@ -164,7 +164,7 @@ def test_the_command_shows_draws_and_verifies_the_line(small, tmp_path):
     given = ["router", "--recording", small, "--llm", "a", "--llm", "b"]
     given += ["--set", "learner=score", "--set", "feature=length"]
     out = tmp_path / "out"
-    numbers = json.loads(said("curve", *given, "--out", out, "--json"))
+    numbers = told("curve", *given, "--out", out)
     assert {"apgr", "cpt20", "cpt50", "cpt80", "aiq", "ibc", "apgr_low"} <= {*numbers}
     assert "mixtures of single LLMs" in (out / "curve.svg").read_text("utf-8")
     shown = said("curve", *given)
@@ -216,5 +216,5 @@ def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
     plan.write_text("\n".join(lines))
     with pytest.raises(UsageError, match="runs no code by itself"):
         compare(Plan.read(plan))
-    said("compare", plan, "--method", learner, "--workers", "2")
-    said("verify", receipt, "--refit", "--method", learner)
+    said("compare", plan, "--method", learner, "--workers 2")
+    said("verify", receipt, "--refit --method", learner)

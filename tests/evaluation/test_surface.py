@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from command_line import feval
+from command_line import feval, told
 from small import pool, question, write_rows
 
 from feval import evaluate, load, self_consistency_curve
@@ -205,10 +205,7 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     random = Random(3)  # noqa: S311  no secrets
     own = recorded(tmp_path / "toy", [traces(random, 4) for _ in range(4)])
     out = tmp_path / "out"
-    asked = "surface --n 1..3 --tokens 2,8,none --json --recording", own, "--out", out
-    done = feval(*asked)
-    assert done.exit_code == 0, done.output
-    numbers = json.loads(done.stdout)
+    numbers = told("surface --n 1..3 --tokens 2,8,none --recording", own, "--out", out)
     assert [(point["n"], point["tokens"]) for point in numbers["points"]] == [
         (n, limit) for limit in (2, 8, None) for n in (1, 2, 3)
     ]

@@ -8,7 +8,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import feval
+from command_line import said, told
 from parcels import Parcels
 from places import read_data
 from small import content, import_rows, pool, write_rows, write_toy
@@ -162,7 +162,7 @@ def test_the_file_does_not_depend_on_the_workers(toy, tmp_path, to, monkeypatch)
 def test_workers_of_the_command_line_write_the_same_file(toy, tmp_path):
     for workers in "12":
         out = (tmp_path / workers, "--workers", workers)
-        assert feval("export", toy, "--to parquet --out", *out).exit_code == 0
+        said("export", toy, "--to parquet --out", *out)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
@@ -264,9 +264,7 @@ def test_a_failing_block_leaves_no_file(toy, tmp_path, monkeypatch):
 
 
 def test_the_command_says_what_it_wrote(toy, tmp_path):
-    done = feval("export", toy, "--to csv --llm b --json --out", tmp_path / "x.csv")
-    assert done.exit_code == 0, done.output
-    summary = json.loads(done.stdout)
+    summary = told("export", toy, "--to csv --llm b --out", tmp_path / "x.csv")
     assert (summary["rows"], summary["columns"][:2]) == (2, ["dataset", "question_id"])
 
 

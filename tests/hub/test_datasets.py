@@ -1,20 +1,19 @@
 """Questions by name: from files, and from a Hub on loopback through the real client."""
 
 import errno
-import io
 import json
 import random
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from command_line import feval, told
 from hub_double import Failure
-from hub_settings import TOKEN, run_feval
+from hub_settings import TOKEN
 from huggingface_hub import HfApi, constants
 from hypothesis import given, settings, strategies as st
 from places import read_data
+from small import parquet
 
 from feval.cards.cards import HubColumns, HubSource, dataset_card
 from feval.cards.names import DatasetType
@@ -107,12 +106,6 @@ def fields(result):
     return [(question.id, question.text, question.answer, question.choices) for question in result]
 
 
-def parquet(rows, **options):
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), buffer, **options)
-    return buffer.getvalue()
-
-
 def hub_row(dataset_id, row, number):
     """A question as the repository of the card has it: the columns of the Hub, with upstream's
     spelling of the gold.
@@ -148,7 +141,10 @@ def hub_files(dataset_id, rows):
     rows = [hub_row(dataset_id, row, number) for number, row in enumerate(rows)]
     shards = "{}-{:05}-of-00002.parquet"
     half = len(rows) // 2
-    two = {0: parquet(rows[:half]), 1: parquet(rows[half:], row_group_size=50, compression="zstd")}
+    two = {
+        0: parquet(rows[:half], compression="snappy"),
+        1: parquet(rows[half:], row_group_size=50),
+    }
     source = dataset_card(dataset_id).hub
     other = {
         "README.md": b"---\nlicense: mit\n---\n",
@@ -650,7 +646,7 @@ def folder(sums, tmp_path, monkeypatch):
 
 def test_the_command_fetches_shows_and_exports(folder, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    exported = run_feval("ls", "questions", "sums", "--out", "sums.jsonl")
+    exported = feval("ls questions sums --out sums.jsonl")
     assert (exported.exit_code, exported.stderr) == (0, "")
     assert "2 questions" in exported.stdout
     assert "1 + 1?" in exported.stdout
@@ -658,9 +654,7 @@ def test_the_command_fetches_shows_and_exports(folder, monkeypatch):
     lines = (folder / "sums.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["2", "4"]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    account = json.loads(
-        run_feval("ls", "questions", "sums", "--questions", "sums.jsonl", "--json").stdout
-    )
+    account = told("ls questions sums --questions sums.jsonl")
     assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
     second = {"id": "sums/1", "question": "2 + 2?", "answer": "4", "answer_key": "4", "choices": []}
     assert account["questions"][1] == second | {"features": {}}

@@ -8,17 +8,18 @@ import re
 import shlex
 import shutil
 
+import command_line
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bombs import KINDS, bomb, parquet
+from bombs import KINDS, bomb
 from hub_double import Failure
-from hub_settings import TOKEN, full_text, run_feval
+from hub_settings import TOKEN, full_text
 from huggingface_hub import constants
 from places import ROOT
 from recorded_probes import ALPHA, as_words, probe_words, write_probed
 from recorded_turns import write_full_turns
-from small import content, in_parts, record_of, restate, stated, write_scored_toy
+from small import content, in_parts, parquet, record_of, restate, stated, write_scored_toy
 
 import feval
 from feval.errors import (
@@ -633,41 +634,40 @@ def test_commands_take_an_address_where_they_take_a_folder(
     hub, folder, address, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-42k")
-    curve = ("curve", "self-consistency", *own, "--n", "1,5", "--json")
-    run = ("run", "self-consistency", "--set", "n=2", *own)
-    there = run_feval(*curve, "--recording", address)
+    own = "--dataset tiny_sums --llm feval/tiny-42k --recording"
+    curve = f"curve self-consistency --n 1,5 --json {own}"
+    there = command_line.feval(curve, address)
     assert (there.exit_code, there.stderr) == (0, "")
-    here = run_feval(*curve, "--recording", str(folder))
+    here = command_line.feval(curve, folder)
     remote, local = (
         json.loads(result.stdout) | {"receipt": None} for result in (there, here)
     )  # receipts name the recording
     assert remote == local
-    for arguments in (
-        ["info", address],
-        ["verify", address],
-        ["select", address, "--dataset", "toy", "--out", "small"],
-        ["extract", address, "--answers", "stored", "--out", "again"],
-        [*run, "--recording", address, "--out", "report"],
-        ["verify", "report"],
-        ["compare", "plan.toml", "--init", "--dataset", "tiny_sums", "--recording", address],
+    for line in (
+        f"info {address}",
+        f"verify {address}",
+        f"select {address} --dataset toy --out small",
+        f"extract {address} --answers stored --out again",
+        f"run self-consistency --set n=2 {own} {address} --out report",
+        "verify report",
+        f"compare plan.toml --init --dataset tiny_sums --recording {address}",
     ):
-        result = run_feval(*arguments, "--quiet")
-        assert (result.exit_code, result.stderr) == (0, ""), arguments
+        result = command_line.feval(line, "--quiet")
+        assert (result.exit_code, result.stderr) == (0, ""), line
     receipt = json.loads((tmp_path / "report" / "receipt.json").read_bytes())
     assert [entry["path"] for entry in receipt["recordings"]] == [address]
     assert address in (tmp_path / "plan.toml").read_text("utf-8")
 
 
 def test_a_branch_is_a_note_of_the_command(hub, address):
-    result = run_feval("info", f"hf://{REPO}")
+    result = command_line.feval("info", f"hf://{REPO}")
     assert result.exit_code == 0
     assert (
         result.stderr
         == f"note: hf://{REPO} is a branch, which may hold something else tomorrow. Pin today's"
         f" commit: {address}\n"
     )
-    assert run_feval("info", f"hf://{REPO}", "--quiet").stderr == ""
+    assert command_line.feval("info", f"hf://{REPO}", "--quiet").stderr == ""
 
 
 def test_the_plan_of_a_comparison_may_name_an_address(hub, address, tmp_path):
@@ -681,11 +681,8 @@ llms = ["feval/tiny-42k"]
 budgets = {{ n = [1, 3] }}
 """
     (tmp_path / "plan.toml").write_text(plan, "utf-8")
-    for arguments in (
-        ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "out")],
-        ["verify", str(tmp_path / "out")],
-    ):
-        result = run_feval(*arguments, "--quiet")
+    for line in (f"compare {tmp_path}/plan.toml --out {tmp_path}/out", f"verify {tmp_path}/out"):
+        result = command_line.feval(line, "--quiet")
         assert (result.exit_code, result.stderr) == (0, ""), result.stderr
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
 
@@ -708,6 +705,6 @@ def test_the_examples_of_the_page_run(hub, demo, tmp_path, monkeypatch):
     for line in lines.splitlines():
         program, *arguments = shlex.split(line, comments=True)
         assert program == "feval"
-        result = run_feval(*arguments)
+        result = command_line.feval(*arguments)
         assert (result.exit_code, result.stderr) == (0, ""), line
     assert verify_recording(tmp_path / "my-recording").ok

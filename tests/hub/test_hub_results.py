@@ -8,8 +8,7 @@ import shutil
 
 import pytest
 import yaml
-from command_line import failed
-from hub_settings import run_feval
+from command_line import failed, feval, said, told
 from places import ROOT
 from published import write
 from recorded_probes import ALPHA, write_probed
@@ -40,16 +39,9 @@ def curve(tmp_path, toy):
 
 
 def computed(out, recording):
-    options = ["--dataset", "toy", "--llm", "alpha", "--n", "1,3", "--out", out]
-    result = run_feval("curve", "self-consistency", "--recording", recording, *options)
-    assert result.exit_code == 0, result.output
+    options = "--dataset toy --llm alpha --n 1,3 --out"
+    said("curve self-consistency --recording", recording, options, out)
     return out
-
-
-def run_json(*arguments):
-    result = run_feval(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def receipt(hub, path=f"{CURVE}receipt.json"):
@@ -57,7 +49,7 @@ def receipt(hub, path=f"{CURVE}receipt.json"):
 
 
 def test_results_travel_with_the_recording_in_one_commit(hub, toy, curve):
-    pushed = run_json("push", toy, REPO, "--results", curve)
+    pushed = told("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     own = {path for path in files if path.startswith("results/")}
     assert own == {CURVE + path.name for path in curve.iterdir()}
@@ -72,7 +64,7 @@ def test_results_travel_with_the_recording_in_one_commit(hub, toy, curve):
 
 
 def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub, toy, curve):
-    run_json("push", toy, REPO, "--results", curve)
+    told("push", toy, REPO, "--results", curve)
     before = json.loads((curve / "receipt.json").read_bytes())
     after = receipt(hub)
     assert "toy" in before["recordings"][0]["path"]
@@ -89,7 +81,7 @@ def test_a_graded_recording_comes_back_with_verdicts_usd_and_features(hub, tmp_p
     ]
     made = import_rows(tmp_path / "graded", rows, answer_kind="text", prices="recorded")
     (tmp_path / "words.md").write_text("---\nlicense: mit\n---\n")
-    pushed = run_json("push", made, REPO, "--words", tmp_path / "words.md")
+    pushed = told("push", made, REPO, "--words", tmp_path / "words.md")
     pulled = pull(f"hf://{REPO}@{pushed['commit']}", tmp_path / "pulled")
     assert pulled.recording_hash == open_recording(made).hash
     for place in (made, tmp_path / "pulled"):
@@ -101,9 +93,9 @@ def test_a_graded_recording_comes_back_with_verdicts_usd_and_features(hub, tmp_p
 
 
 def test_results_join_a_recording_that_is_there(hub, toy, curve):
-    first = run_json("push", toy, REPO)
+    first = told("push", toy, REPO)
     before = hub.files(REPO)
-    pushed = run_json("push", REPO, "--results", curve)
+    pushed = told("push", REPO, "--results", curve)
     after = hub.files(REPO)
     assert pushed["recording_hash"] == first["recording_hash"]
     shown, own = after.pop("README.md").decode(), before.pop("README.md").decode()
@@ -115,14 +107,14 @@ def test_results_join_a_recording_that_is_there(hub, toy, curve):
     assert f"]({CURVE}curve.png)" in shown
     assert f"]({CURVE}receipt.json)" in shown
     assert with_results(shown, {}) == own
-    assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
+    assert told("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
 def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub, toy, curve):
-    run_json("push", toy, REPO)
+    told("push", toy, REPO)
     theirs = b"# Their page\n\nWords.\n"
     hub.add_dataset(REPO, {**hub.files(REPO), "README.md": theirs})
-    pushed = run_feval("push", REPO, "--results", curve)
+    pushed = feval("push", REPO, "--results", curve)
     assert (
         "no page that feval wrote: the results are shown at the end of its README.md"
         in pushed.stderr
@@ -135,30 +127,30 @@ def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub, toy, c
     )
     assert (
         "the results are shown nowhere on it; a push of the recording writes a page"
-        in run_feval("push", REPO, "--results", curve, "--dry-run").stderr
+        in feval("push", REPO, "--results", curve, "--dry-run").stderr
     )
 
 
 def test_files_of_earlier_results_are_taken_away_only_on_request(hub, toy, curve):
-    run_json("push", toy, REPO, "--results", curve)
+    told("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
-    refused = run_feval("push", REPO, "--results", curve)
+    refused = feval("push", REPO, "--results", curve)
     failed(refused, 1, f"{CURVE}curve.png")
-    run_json("push", REPO, "--results", curve, "--remove")
+    told("push", REPO, "--results", curve, "--remove")
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
 
 def test_a_push_of_the_recording_leaves_results_alone(hub, toy, curve, tmp_path):
-    run_json("push", toy, REPO, "--results", curve)
+    told("push", toy, REPO, "--results", curve)
     held = receipt(hub)
     (tmp_path / "words.md").write_text("---\ntitle: Another title\n---\n")
-    run_json("push", toy, REPO, "--words", tmp_path / "words.md")
+    told("push", toy, REPO, "--words", tmp_path / "words.md")
     assert receipt(hub) == held
     assert f"]({CURVE}curve.png)" in hub.files(REPO)["README.md"].decode()
 
 
 def test_the_page_and_the_reader_pass_results_over(hub, toy, curve, tmp_path):
-    run_json("push", toy, REPO, "--results", curve)
+    told("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     front = yaml.safe_load(files["README.md"].decode().split("---\n")[1])
     named = [str(entry["path"]) for config in front["configs"] for entry in config["data_files"]]
@@ -169,15 +161,14 @@ def test_the_page_and_the_reader_pass_results_over(hub, toy, curve, tmp_path):
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         (copy / path).write_bytes(data)
     assert verify_recording(copy).problems == ()
-    assert run_json("verify", copy / CURVE / "receipt.json")["ok"]
+    assert told("verify", copy / CURVE / "receipt.json")["ok"]
 
 
 def test_a_comparison_travels_whole(hub, toy, tmp_path):
     plan, out = tmp_path / "plan.toml", tmp_path / "far" / "compared"
-    own = ("--recording", toy, "--dataset", "toy", "--llm", "alpha")
-    run_json("compare", plan, "--init", *own)
-    run_json("compare", plan, "--out", out)
-    run_json("push", toy, REPO, "--results", out)
+    told("compare", plan, "--init --recording", toy, "--dataset toy --llm alpha")
+    told("compare", plan, "--out", out)
+    told("push", toy, REPO, "--results", out)
     files = {
         path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")
     }
@@ -186,8 +177,7 @@ def test_a_comparison_travels_whole(hub, toy, tmp_path):
         assert b"../../toy" not in files[f"results/compared/{name}"]
     commit = hub.datasets[REPO].refs["main"]
     assert (
-        run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"]
-        == "compare"
+        told("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
     )
 
 
@@ -197,10 +187,9 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(hub, tmp_path):
         write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),
         tmp_path / "my-surface",
     )
-    own = ("--dataset", "toy", "--llm", "alpha", "--n", "1")
-    cut = (*own, "--tokens", "5,10,none", "--drop", "short-pools")
-    assert run_feval("surface", "--recording", probed, *cut, "--out", out).exit_code == 0
-    run_json("push", probed, REPO, "--results", out)
+    cut = "--dataset toy --llm alpha --n 1 --tokens 5,10,none --drop short-pools --out"
+    said("surface --recording", probed, cut, out)
+    told("push", probed, REPO, "--results", out)
     files = hub.files(REPO)
     assert {f"results/my-surface/{path.name}" for path in out.iterdir()} <= files.keys()
     assert "results/my-surface/surface.html" in files
@@ -208,73 +197,70 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(hub, tmp_path):
     assert b"](figures/width-depth-1.png)" in files["README.md"]
     commit = hub.datasets[REPO].refs["main"]
     assert (
-        run_json("verify", f"hf://{REPO}@{commit}/results/my-surface/receipt.json")["kind"]
-        == "surface"
+        told("verify", f"hf://{REPO}@{commit}/results/my-surface/receipt.json")["kind"] == "surface"
     )
 
 
 def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub, toy, curve):
-    commit = run_json("push", toy, REPO, "--results", curve)["commit"]
+    commit = told("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
     shutil.rmtree(curve)
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     hub.forget()
-    result = run_json("verify", address)
+    result = told("verify", address)
     assert (result["ok"], result["path"]) == (True, address)
     assert result["numbers"] > 10
     assert not hub.asked(r"texts/|samples/toy/beta|curve\.csv")
 
 
 def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub, toy, curve):
-    commit = run_json("push", toy, REPO, "--results", curve)["commit"]
+    commit = told("push", toy, REPO, "--results", curve)["commit"]
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
-    assert run_json("verify", address, "--recording", toy)["ok"]
+    assert told("verify", address, "--recording", toy)["ok"]
     other = write(toy.parent / "other", text="Others said")
-    refused = run_feval("verify", address, "--recording", other)
+    refused = feval("verify", address, "--recording", other)
     failed(refused, 1, "Give the right one: --recording DIR")
 
 
 def test_a_receipt_stays_right_when_the_recording_grows(hub, toy, curve):
-    first = run_json("push", toy, REPO, "--results", curve)["commit"]
-    run_json("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
-    assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
+    first = told("push", toy, REPO, "--results", curve)["commit"]
+    told("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    assert told("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
     now = hub.datasets[REPO].refs["main"]
-    grown = run_feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
+    grown = feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
     failed(grown, 1, "The receipt was made from a recording with hash")
 
 
 def test_results_of_an_earlier_commit_keep_their_address(hub, toy, tmp_path):
-    first = run_json("push", toy, REPO)["commit"]
+    first = told("push", toy, REPO)["commit"]
     out = computed(tmp_path / "my-curve", f"hf://{REPO}@{first}")
-    run_json("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
-    run_json("push", REPO, "--results", out)
+    told("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    told("push", REPO, "--results", out)
     assert receipt(hub)["recordings"][0]["path"] == f"hf://{REPO}@{first}"
     now = hub.datasets[REPO].refs["main"]
-    assert run_json("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")["ok"]
+    assert told("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")["ok"]
 
 
 @pytest.mark.parametrize("place", ["/etc", "../../../../../toy", "../../.."])
 def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(hub, toy, curve, place):
-    run_json("push", toy, REPO, "--results", curve)
+    told("push", toy, REPO, "--results", curve)
     changed = receipt(hub)
     changed["recordings"][0]["path"] = place
     hub.add_dataset(REPO, {**hub.files(REPO), f"{CURVE}receipt.json": json.dumps(changed).encode()})
-    result = run_feval(
-        "verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json"
-    )
+    result = feval("verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json")
     failed(result, 2, "outside of the repository")
 
 
 def test_a_receipt_that_is_not_there_is_a_sentence(hub, toy):
-    commit = run_json("push", toy, REPO)["commit"]
-    result = run_feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
+    commit = told("push", toy, REPO)["commit"]
+    result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     failed(result, 1, "has no receipt.json, or not at that revision")
 
 
 def test_results_of_another_recording_are_refused(hub, toy, tmp_path):
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
-    refused = run_feval("push", toy, REPO, "--results", out)
+    refused = feval("push", toy, REPO, "--results", out)
     failed(refused, 1, f"rests on the recording {open_recording(other).hash[:16]}")
     assert REPO not in hub.datasets
 
@@ -307,8 +293,8 @@ def test_what_is_no_result_is_refused(toy, curve, tmp_path):
 
 def test_results_are_searched_like_everything_else(hub, toy, curve):
     (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
-    run_json("push", toy, REPO)
-    refused = run_feval("push", REPO, "--results", curve)
+    told("push", toy, REPO)
+    refused = feval("push", REPO, "--results", curve)
     failed(refused, 1, f"{CURVE}curve.csv, line 2")
     assert "joe" not in refused.output
 
@@ -316,17 +302,13 @@ def test_results_are_searched_like_everything_else(hub, toy, curve):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["org/alone"], 2, "A push takes a recording and a repository"),
-        (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
-        (
-            ["org/alone", "--results", ".", "--words", "w.md"],
-            2,
-            "Results alone do not change the page",
-        ),
+        ("org/alone", 2, "A push takes a recording and a repository"),
+        ("somebody/nothing --results .", 1, "no recording to add results to"),
+        ("org/alone --results . --words w.md", 2, "Results alone do not change the page"),
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub, arguments, code, words):
-    failed(run_feval("push", *arguments), code, words)
+    failed(feval("push", arguments), code, words)
 
 
 def commands(heading):
@@ -344,18 +326,16 @@ def test_the_examples_of_results_run(hub, tmp_path, monkeypatch):
             if "org/my-recording" in hub.datasets
             else ""
         )
-        result = run_feval(*(word.replace("<commit>", commit) for word in command))
-        assert result.exit_code == 0, result.output
+        said(*(word.replace("<commit>", commit) for word in command))
 
 
 def test_the_example_of_a_top_up_runs(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
-    assert run_feval("record", *own, "--out", "my-recording").exit_code == 0
-    assert run_feval("push", "my-recording", "org/my-recording").exit_code == 0
+    own = "--dataset tiny_sums --llm feval/tiny-30k --first 4 --samples 2"
+    said("record", own, "--out my-recording")
+    said("push my-recording org/my-recording")
     for command in commands("Topping up"):
-        result = run_feval(*command)
-        assert result.exit_code == 0, result.output
+        said(*command)
     grown, offered = (
         open_recording(tmp_path / "grown"),
         json.loads(hub.files("org/my-recording", "refs/pr/1")["manifest.json"]),

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hub_settings import run_feval
+from command_line import said
 from huggingface_hub import constants
 
 from feval.errors import HubError, UnpinnedWarning, UsageError
@@ -17,9 +17,7 @@ COT = {"question": "1 + 1?", "gold": "2", "model": "m", "text": "The answer is 2
 
 
 def imported(address, out):
-    own = ("--dataset", "toy", "--answer-kind", "number", "--out", out)
-    result = run_feval("import", "table", address, *own)
-    assert result.exit_code == 0, result.output
+    said("import table", address, "--dataset toy --answer-kind number --out", out)
     recording = open_recording(out)
     assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
     return recording.manifest.raw["operation"]

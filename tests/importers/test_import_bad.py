@@ -2,17 +2,15 @@
 what was meant; never a silent loss.
 """
 
-import io
 import json
 import pickle
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from foreign_sources import lines
 from importing import notes
+from small import parquet
 
 import feval
 from feval.errors import FevalError
@@ -26,21 +24,18 @@ PAID = {**BOTH, "usd": {"weak": 0.1, "strong": "price"}}
 LISTS = [COT | {"id": name, "text": None, "samples": ["2", "3"]} for name in "ab"]
 
 
-def parquet(**columns):
+def two(**columns):
     """A file where NaN stays, which pandas would write as null."""
-    file = io.BytesIO()
-    own = {"id": ["a", "b"], "question": ["x", "y"], "text": ["t", "t"]}
-    pq.write_table(pa.table(own | columns), file)
-    return file.getvalue()
+    return parquet({"id": ["a", "b"], "question": ["x", "y"], "text": ["t", "t"]} | columns)
 
 
 NAN = np.array([1, np.nan])
 UTF_16 = WIDE.encode("utf-16-le")
 CASES = [
-    ("'verdict' of row 2 .* nan", parquet(verdict=NAN), {}),
-    ("'price' of row 2 .* nan", parquet(weak=[1, 0], price=NAN),
+    ("'verdict' of row 2 .* nan", two(verdict=NAN), {}),
+    ("'price' of row 2 .* nan", two(weak=[1, 0], price=NAN),
      {"outcome": ["weak"], "usd": {"weak": "price"}}),
-    ("'verdict' of row 1 .* text of 4", parquet(verdict=["true", "1"]), {}),
+    ("'verdict' of row 1 .* text of 4", two(verdict=["true", "1"]), {}),
     ("'verdict' of line 1 .* text of 3", lines(COT | {"verdict": "0.3"}), {}),
     ("'weak' of row 2 .* nan", WIDE.replace("b,2,0", "b,2,NaN").encode(), BOTH),
     ("'weak' of row 2 .* inf", WIDE.replace("b,2,0", "b,2,1e999").encode(), BOTH),

@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from foreign_sources import lines
 from importing import check, notes
 from places import ROOT, read_data
 
@@ -24,10 +25,6 @@ DATASETS = {"best-of-infinity": "aime2025", "evalchemy": "AIME24", "llmrouterben
             "routerbench": "mmlu", "tau-bench": "airline"}  # fmt: skip
 PARTS = {"answer", "duration_s", "finish_reason", "golds", "ids", "llms", "output_tokens",
          "prompt_tokens", "questions", "seed", "text", "usd"}  # fmt: skip
-
-
-def lines(*values):
-    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
 def graded(recording, dataset, scorer):

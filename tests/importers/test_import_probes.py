@@ -1,11 +1,11 @@
 """Probes of a source: the published stores, and those of generic rows."""
 
-import json
 from itertools import product
 
 import pytest
 from foreign_sources import COT, QUESTION, dumped, lines, probed_entry
 from importing import check, manifest, notes, probe_rows, refusals
+from real_files import golden
 
 from feval import SelfConsistency, evaluate, load
 from feval.errors import FevalError, UsageError
@@ -346,15 +346,6 @@ def test_a_probe_sees_nothing_behind_it(imported):
 LLMS = ("Qwen3-0.6B", "Qwen3-4B")
 
 
-def golden(shared, name):
-    (entry,) = (
-        each
-        for each in json.loads((shared / "golden" / "probed.json").read_text())
-        if each["id"] == name
-    )
-    return entry
-
-
 @pytest.mark.slow
 def test_votes_over_published_stores_equal_those_of_their_authors(shared, tmp_path):
     for llm in LLMS:
@@ -368,7 +359,8 @@ def test_votes_over_published_stores_equal_those_of_their_authors(shared, tmp_pa
         (500, (30, 128), 117_931),
         (500, (30, 128), 103_578),
     ]
+    goldens = golden(shared, file="probed.json")
     for llm, n in product(LLMS, (64, 128)):
         dataset, llms = load("aime24", [f"Qwen/{llm}"], both)
         done = evaluate(SelfConsistency(n), dataset, llms, order="recorded")
-        assert done.right.sum() == golden(shared, f"{llm}.aime24.sc.n{n}")["correct"]
+        assert done.right.sum() == goldens[f"{llm}.aime24.sc.n{n}"]["correct"]

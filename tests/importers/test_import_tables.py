@@ -2,7 +2,6 @@
 of rows changes a number.
 """
 
-import csv
 import gc
 import gzip
 import io
@@ -15,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from foreign_sources import in_arrow
+from foreign_sources import in_arrow, lines
 from hypothesis import HealthCheck, given, settings, strategies as st
-from importing import check, manifest, notes, requests, rows
+from importing import as_csv, check, manifest, notes, requests, rows
 from places import ROOT
+from small import parquet
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
@@ -78,19 +77,8 @@ def table(llms=2, questions=6, samples=5):
     return [cots[place] for place in generator.permutation(len(cots))]
 
 
-def as_csv(cots, delimiter=","):
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(cots[0]), delimiter=delimiter)
-    writer.writeheader()
-    writer.writerows(
-        {name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in cot.items()}
-        for cot in cots
-    )
-    return stream.getvalue().encode()
-
-
 def as_lines(cots):
-    return b"".join(json.dumps(cot).encode() + b"\n" for cot in cots)
+    return lines(*cots)
 
 
 def in_parquet(cots):
@@ -201,8 +189,7 @@ def test_a_float_of_32_bits_is_its_shortest_decimal(imported, form):
     listed = pa.array([[-0.1], [-0.1]], pa.list_(pa.float32()))
     frame = pa.Table.from_pylist([cot, cot], schema).append_column("token_logprobs", listed)
     if form == "parquet":
-        pq.write_table(frame, stream := io.BytesIO())
-        made = imported("table", stream.getvalue(), **options, layout=SCORED)
+        made = imported("table", parquet(frame), **options, layout=SCORED)
     else:
         if form != "pyarrow":
             frame = frame.to_pandas()

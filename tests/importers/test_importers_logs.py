@@ -32,6 +32,7 @@ from foreign_sources import (
 from hypothesis import given, strategies as st
 from importing import Columns, Import, check, manifest, notes, refusals, requests, rows
 from places import DATA, read_data
+from small import parquet
 
 from feval.answers.thoughts import split
 from feval.errors import SourceError, TokenCounterError, UnknownNameError, UsageError
@@ -592,14 +593,8 @@ test_refuses_other_details = refusals(
 )
 
 
-def parquet(table, **options):
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, **options)
-    return buffer.getvalue()
-
-
 def test_refuses_details_of_another_version(imported):
-    older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
+    older = parquet({"example": ["?"], "predictions": ["2"], "gold": ["2"]})
     imported.refuses(
         r"no column doc and no model_response.*its columns are example, predictions, gold",
         "lighteval",
@@ -614,11 +609,7 @@ def test_refuses_details_of_another_version(imported):
 
 def test_parquet_bombs_are_refused(imported):
     doc, response = details_row(text=["x" * (3 << 20)], output_tokens=[])
-    many = parquet(
-        pa.Table.from_pylist(
-            [{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)]
-        )
-    )
+    many = parquet([{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)])
     assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
     imported.refuses("no recording compresses so well", "lighteval", many)
 

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from importing import Columns
+from real_files import golden
 
 import feval
 from feval.importers import import_recording, papers
@@ -59,11 +60,6 @@ def named(importing, name, **options):
     return importing("mot-cascade", NAMED[name], "bigbench_date", **options)
 
 
-def goldens(shared, prefix):
-    entries = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
-    return [entry for entry in entries if entry["id"].startswith(prefix)]
-
-
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_counts_equal_the_published_ones(shared, importing, name):
     expected = json.loads((shared / "golden" / "methods.json").read_text())["inputs"][name]
@@ -75,20 +71,19 @@ def test_counts_equal_the_published_ones(shared, importing, name):
 
 
 def test_tokens_equal_the_reference_package(shared, importing):
-    (golden,) = goldens(shared, "cost.tokens.date_cot1_40")
+    (entry,) = golden(shared, "cost.tokens.date_cot1_40").values()
     tokens = named(importing, "date_cot1_40", keep_duplicates=True).tokens
-    assert tokens[0] == golden["expected"]["first_question"]
-    assert sum(map(sum, tokens)) == golden["expected"]["tokens"] == 526654
+    assert tokens[0] == entry["expected"]["first_question"]
+    assert sum(map(sum, tokens)) == entry["expected"]["tokens"] == 526654
 
 
 def test_prefix_votes_equal_the_reference_figures(shared, importing):
     checked = 0
-    for golden in goldens(shared, "sc.prefix."):
-        (name,) = golden["inputs"]
+    for entry in golden(shared, "sc.prefix.").values():
+        (name,) = entry["inputs"]
         columns = named(importing, name, keep_duplicates=True)
-        assert columns.prefix_votes(golden["params"]["N"]) == golden["expected"]["correct"], golden[
-            "id"
-        ]
+        expected = entry["expected"]["correct"]
+        assert columns.prefix_votes(entry["params"]["N"]) == expected, entry["id"]
         checked += 1
     assert checked >= 6
 

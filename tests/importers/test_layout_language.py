@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import failed, feval, said
+from foreign_sources import lines
 from importing import check, notes, rows
 from places import read_data
 
@@ -32,10 +33,6 @@ def graded(recording, llm="toy-llm", grader="verdict"):
     sizes = range(len(list(recording.questions("toy"))))
     rows = recording.score_rows("toy", llm, grader, sizes)
     return [verdict for each in rows for verdict in each.scores]
-
-
-def lines(*values):
-    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
 @pytest.fixture

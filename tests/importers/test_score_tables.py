@@ -2,17 +2,13 @@
 said.
 """
 
-import csv
-import json
-
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from command_line import feval
+from importing import as_csv
 from places import read_data
-from small import import_rows, letters, write_lines, write_toy
+from small import import_rows, letters, parquet, write_lines, write_toy
 
 from feval import evaluate, load
 from feval.errors import FevalError, SourceError
@@ -52,22 +48,9 @@ def rows(**columns):
 
 
 def written(path, table):
-    names = list(dict.fromkeys(name for row in table for name in row))
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(list(table)), path)
-    elif path.suffix == ".jsonl":
-        write_lines(path, table)
-    else:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(
-                {
-                    name: json.dumps(cell) if isinstance(cell, list | bool) else cell
-                    for name, cell in row.items()
-                }
-                for row in table
-            )
+    if path.suffix == ".jsonl":
+        return write_lines(path, table)
+    path.write_bytes(parquet(table) if path.suffix == ".parquet" else as_csv(table))
     return path
 
 

@@ -6,8 +6,8 @@ import struct
 import zlib
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import small
 from hypothesis import given, strategies as st
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
@@ -77,9 +77,7 @@ HARMLESS = (
 
 
 def parquet(schema=None, **columns):
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, schema), sink, row_group_size=2)
-    return sink.getvalue().to_pybytes()
+    return small.parquet(pa.table(columns, schema), row_group_size=2)
 
 
 def texts(*values):

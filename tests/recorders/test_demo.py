@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import feval
+from command_line import feval, said, told
 
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
@@ -28,7 +28,7 @@ def demo(tmp_path_factory):
         with pytest.raises(KeyboardInterrupt):
             run_demo(folder)
     assert [path.name for path in folder.iterdir()] == ["README.md"]
-    result = feval("demo", "--out", folder, "--quiet")
+    result = feval("demo --out", folder, "--quiet")
     assert (result.exit_code, result.output) == (0, "")
     return folder
 
@@ -45,17 +45,16 @@ def shown(demo):
     before = (demo / "recording" / "manifest.json").stat().st_mtime_ns
     mine = demo / "notes.txt"
     mine.write_text("mine")
-    result = feval("demo", "--out", demo)
-    assert result.exit_code == 0
+    result = said("demo --out", demo)
     assert (demo / "recording" / "manifest.json").stat().st_mtime_ns == before
     assert mine.read_text() == "mine"
-    return result.stdout.splitlines()
+    return result.splitlines()
 
 
 @pytest.fixture(scope="module")
 def account(demo):
     """What a third run prints as JSON."""
-    result = feval("demo", "--out", demo, "--json")
+    result = feval("demo --out", demo, "--json")
     assert result.stderr == ""
     return json.loads(result.stdout)
 
@@ -127,9 +126,9 @@ def test_the_demo_as_json(account):
 
 
 def test_the_live_batch_is_a_recording_of_its_own(demo):
-    info = json.loads(feval("info", demo / "live", "--json").stdout)
+    info = told("info", demo / "live")
     assert [pair["cots"] for pair in info["pairs"]] == [200]
-    assert feval("verify", demo / "live").exit_code == 0
+    said("verify", demo / "live")
     with bundled_recording() as folder:
         bundled = open_recording(folder).texts(DATASET, LIVE_LLM, 0)
     # other seeds, other samples
@@ -152,7 +151,7 @@ def test_what_it_says_to_try_works(shown, tmp_path, monkeypatch):
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    result = feval("demo", "--out", tmp_path)
+    result = feval("demo --out", tmp_path)
     assert result.exit_code == 1
     assert "was not made by `feval demo`" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

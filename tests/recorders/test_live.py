@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import watched
 from recording_doubles import ledger
 
 import recorders
@@ -16,8 +17,6 @@ from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
 from recorders.errors import Fatal, RateLimitError, StoppedError, Transient
 from recorders.live import live
 from recorders.request import Completion, Decoding
-from recorders.work.record import record_dataset
-from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 
@@ -239,17 +238,16 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     from recorders.servers.tiny_server import tiny_server
 
-    name, questions = "feval/tiny-42k", load_questions("tiny_sums", first=4)
-    decoding = Decoding(temperature=1.0, max_tokens=60, seed=11)
-    settings = RecordingSettings("tiny_sums", name, samples=3, decoding=decoding, probe_every=8)
-    record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
+    name, decoding = "feval/tiny-42k", Decoding(temperature=1.0, max_tokens=60, seed=11)
+    work = watched.tiny_task(4, samples=3, decoding=decoding, probe_every=8)
+    watched.recorded(tmp_path / "r", work)
     _, [recorded] = load("tiny_sums", name, tmp_path / "r")
     controller = {}
     exec(CONTROLLER, controller)  # noqa: S102  the same code for both
     with tiny_server([name]) as server:
         backend = OpenAICompatible(Endpoint(server.url))
         with live(backend, name, answer_kind="number", decoding=decoding) as llm:
-            for question in questions:
+            for question in work.questions:
                 replayed, metered = (
                     recorded.ask(question.id, replicate=None),
                     llm.ask(question.text),

@@ -3,7 +3,6 @@ method as it ran.
 """
 
 import inspect
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import threading
 from hashlib import sha256
 
 import pytest
-from command_line import feval
+from command_line import told
 from killed import run
 from places import ROOT
 from recording_doubles import FakeBackend
@@ -207,9 +206,6 @@ def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
 
 @pytest.mark.slow
 def test_the_examples_record_and_run(tmp_path):
-    def told(line):
-        return json.loads(feval(line, "--json").stdout)
-
     examples, refined, debated = ROOT / "examples", tmp_path / "refined", tmp_path / "debated"
     asked = "--dataset tiny_sums --llm feval/tiny-42k --first 4 --samples 2"
     told(f"record {asked} --protocol {examples}/self_refine.md --out {refined}")

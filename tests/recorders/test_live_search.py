@@ -3,7 +3,9 @@ model.
 """
 
 import pytest
+import watched
 from recording_doubles import ledger
+from watched import DECODING
 
 from feval import load
 from feval.errors import NotRecordedError
@@ -12,14 +14,11 @@ from feval.methods.particle_filtering import ParticleFiltering
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.live import live
-from recorders.request import Completion, Decoding
+from recorders.request import Completion
 from recorders.scoring.scorers import FunctionScorer
 from recorders.scoring.scoring import CoTScoring, run_scoring
-from recorders.work.record import record_dataset
-from recorders.work.settings import RecordingSettings, load_questions, make_task
 
-DATASET, MODEL, SEED, DEPTH = "tiny_sums", "feval/tiny-42k", 5, 4
-DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
+DATASET, MODEL, DEPTH = "tiny_sums", "feval/tiny-42k", 4
 
 
 def likes(question, text, answer):
@@ -56,11 +55,8 @@ def scorer():
 
 @pytest.mark.slow
 def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path):
-    questions = load_questions(DATASET, first=3)
-    settings = RecordingSettings(
-        DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH
-    )
-    record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
+    work = watched.tiny_task(3, tree=True, samples=4, branch=4, depth=DEPTH)
+    watched.recorded(tmp_path / "r", work)
     run_scoring(CoTScoring.from_recording(tmp_path / "r", scorer()), tmp_path / "scored")
     _, [recorded] = load(DATASET, f"{MODEL}@steps", tmp_path / "scored")
     methods = [
@@ -77,7 +73,7 @@ def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path):
         step_depth=DEPTH,
         scorer=scorer(),
     ) as llm:
-        for question in questions:
+        for question in work.questions:
             for method in methods:
                 replayed = Noted(recorded.ask(question.id, replicate=None))
                 lived = Noted(llm.ask(question.text, dataset=DATASET, question_id=question.id))

@@ -1,18 +1,17 @@
 """Live turns are those that a protocol records, and replay as they were."""
 
 import pytest
+import watched
 from recording_doubles import FakeBackend, ledger
+from watched import DECODING
 
 from feval import load
 from feval.errors import UsageError
 from recorders.backends.local import Tiny
 from recorders.live import live
-from recorders.request import Completion, Decoding
-from recorders.work.record import record_dataset
-from recorders.work.settings import RecordingSettings, load_questions, make_task
+from recorders.request import Completion
 
-DATASET, MODEL, SEED, TURNS = "tiny_sums", "feval/tiny-42k", 5, 3
-DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
+DATASET, MODEL, TURNS = "tiny_sums", "feval/tiny-42k", 3
 SAY = "You said {answer}. Look again."
 
 
@@ -37,16 +36,14 @@ def chains(llm, width):
 def test_recorded_turns_replay_as_the_live_run_did(billing, tmp_path):
     protocol = tmp_path / "revise.md"
     protocol.write_text(f"---\nname: revise\n---\n{SAY}\n")
-    questions, width = load_questions(DATASET, first=3), 3
-    settings = RecordingSettings(
-        DATASET, MODEL, decoding=DECODING, samples=width, protocol=protocol, turns=TURNS
-    )
-    record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
+    width = 3
+    work = watched.tiny_task(3, samples=width, protocol=protocol, turns=TURNS)
+    watched.recorded(tmp_path / "r", work)
     _, [recorded] = load(DATASET, f"{MODEL}@revise", tmp_path / "r", billing=billing)
     with live(
         Tiny(), f"{MODEL}@revise", answer_kind="number", decoding=DECODING, billing=billing
     ) as llm:
-        for question in questions:
+        for question in work.questions:
             replayed, lived = recorded.ask(question.id, replicate=None), llm.ask(question.text)
             assert chains(lived, width) == chains(replayed, width)
             assert ledger(lived) == ledger(replayed)

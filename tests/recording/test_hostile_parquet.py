@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bombs import KINDS, bomb, parquet
-from small import letters, restate, write_toy
+from bombs import KINDS, bomb
+from small import letters, parquet, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import open_recording, verify_recording

@@ -2,7 +2,6 @@
 too.
 """
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import feval
+from command_line import feval, told
 from hypothesis import given, settings, strategies as st
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
 from small import change_column, changed_manifest, restate, write_toy
@@ -387,10 +386,7 @@ def test_a_manifest_that_says_something_else_is_found(copy, change, sentence):
 
 
 def test_info_and_the_readme_name_probes_and_interval(probed):
-    assert (
-        json.loads(feval("info", probed, "--json").stdout)["probes"]
-        == open_recording(probed).manifest.raw["probes"]
-    )
+    assert told("info", probed)["probes"] == open_recording(probed).manifest.raw["probes"]
     page = feval("info", probed).stdout
     assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
     assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+-\s+</think>", page)

@@ -1,13 +1,12 @@
 """The scores channel: what is added is read, hashed and verified, and what was there is shared."""
 
-import json
 import math
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import feval
+from command_line import feval, told
 from small import content, letters, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
@@ -304,6 +303,6 @@ def test_info_shows_scores(scored, toy):
     )
     assert "org/judge  judge  model some/model, prompt v1" in page
     assert "scorer" not in feval("info", toy).stdout
-    account = json.loads(feval("info", scored, "--json").stdout)
+    account = told("info", scored)
     assert account["scores"][0]["with_score"] == 2
     assert account["scorers"][0]["kind"] == "judge"

@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 from places import ROOT
+from real_files import golden
 from serving_doubles import reply_to, texts_of
 
 from feval import import_recording
@@ -28,8 +29,7 @@ MODEL = "mistralai/Mixtral-8x7B-Instruct-v0.1"  # the reference values are price
 
 @pytest.fixture(scope="module")
 def goldens(shared):
-    listed = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
-    return {golden["id"]: golden["expected"] for golden in listed}
+    return {name: entry["expected"] for name, entry in golden(shared).items()}
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,13 @@
 """Parquet files of a few kilobytes that stand for gigabytes, and thousands of odd ones."""
 
-import io
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from small import parquet
 
 KINDS = ("plain", "dictionary", "nested dictionary", "prefixes", "rows", "values")
 _MEGABYTE = "y" * (1 << 20)
-
-
-def parquet(table, **options):
-    file = io.BytesIO()
-    pq.write_table(table, file, compression="zstd", **options)
-    return file.getvalue()
 
 
 def _dictionary(rows):

@@ -4,6 +4,8 @@ import io
 import json
 import zipfile
 
+from small import parquet
+
 
 def mot_entry(**changes):
     return {
@@ -190,15 +192,8 @@ def inspect_archive(log, compression=zipfile.ZIP_DEFLATED):
 
 def details(*rows):
     """Details of lighteval: pairs of `doc` and `model_response`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    table = pa.Table.from_pylist(
-        [{"doc": doc, "model_response": response} for doc, response in rows or [details_row()]]
-    )
-    pq.write_table(table, buffer)
-    return buffer.getvalue()
+    names = "doc", "model_response"
+    return parquet([dict(zip(names, row, strict=True)) for row in rows or [details_row()]])
 
 
 def details_row(**changes):

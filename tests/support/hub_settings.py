@@ -11,9 +11,7 @@ import traceback
 import pytest
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.hub import client
 
 TOKEN = "hf_MarkedTokenThatNobodyMaySee"  # noqa: S105  made up
@@ -56,11 +54,6 @@ def use(double, monkeypatch, tmp_path, *, token=TOKEN):
     monkeypatch.setenv("HF_ENDPOINT", double.url)
     if token is not None:
         monkeypatch.setenv("HF_TOKEN", token)
-
-
-def run_feval(*arguments, typed=""):
-    """Run `feval` in this process."""
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval", input=typed)
 
 
 def full_text(error):

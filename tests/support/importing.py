@@ -2,6 +2,9 @@
 the fixtures from here.
 """
 
+import csv
+import io
+import json
 import re
 from collections import Counter
 
@@ -200,6 +203,19 @@ def _part(recording, part, dataset, llm):
     return pq.read_table(
         recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet"
     ).to_pydict()
+
+
+def as_csv(rows, delimiter=","):
+    """Rows as CSV, lists and objects as JSON."""
+    stream = io.StringIO()
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(stream, [*names], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(
+        {name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in row.items()}
+        for row in rows
+    )
+    return stream.getvalue().encode()
 
 
 def notes(recording):

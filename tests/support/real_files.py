@@ -17,9 +17,10 @@ from feval.replay.pools import ArrayChannels, Pool
 Codes = npt.NDArray[np.integer[Any]]
 
 
-def golden(shared, prefix, file="methods.json", part="goldens"):
+def golden(shared, prefix="", file="methods.json"):
     """Reference values whose id starts with a prefix, by id."""
-    entries = json.loads((shared / "golden" / file).read_text("utf-8"))[part]
+    entries = json.loads((shared / "golden" / file).read_text("utf-8"))
+    entries = entries if isinstance(entries, list) else entries["goldens"]
     return {entry["id"]: entry for entry in entries if entry["id"].startswith(prefix)}
 
 

@@ -18,9 +18,8 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bombs import parquet
 from readings import readings
-from small import restate
+from small import parquet, restate
 
 from feval.errors import FevalError
 from feval.evaluation.curves import self_consistency_curve

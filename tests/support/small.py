@@ -1,6 +1,7 @@
 """Small recordings for tests: written out, so that expected values can be read off."""
 
 import hashlib
+import io
 import json
 import shutil
 from collections.abc import Mapping
@@ -115,6 +116,15 @@ def import_rows(out, rows, *, dataset="d", **options):
     """A recording of rows, which are written as JSON lines beside it."""
     source = write_lines(out.with_suffix(".jsonl"), rows)
     return import_recording("jsonl", source, out, dataset=dataset, **options)
+
+
+def parquet(rows, **options):
+    """The bytes of a Parquet file of a table, of rows, or of columns."""
+    if not isinstance(rows, pa.Table):
+        rows = pa.table(rows) if isinstance(rows, dict) else pa.Table.from_pylist(rows)
+    file = io.BytesIO()
+    pq.write_table(rows, file, **({"compression": "zstd"} | options))
+    return file.getvalue()
 
 
 def content(folder):

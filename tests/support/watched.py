@@ -9,8 +9,12 @@ import pytest
 from feval.recording import open_recording
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal
-from recorders.request import Message
+from recorders.request import Decoding, Message
 from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
+
+SEED = 5
+DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 
 Asked = tuple[str, tuple[Message, ...], str | None, int]
 """Question, conversation, beginning of the reply, sample."""
@@ -40,6 +44,13 @@ class Watched(Tiny):
     @property
     def probes(self):
         return [each for each in self.asked if each[2] is not None]
+
+
+def tiny_task(first, llm="feval/tiny-42k", **settings):
+    """What the first questions of tiny_sums are asked; `settings` are those of a recording."""
+    settings = {"decoding": DECODING} | settings
+    questions = load_questions("tiny_sums", first=first)
+    return make_task(RecordingSettings("tiny_sums", llm, **settings), questions)
 
 
 def recorded(out, work, backend=None, **options):

@@ -2,17 +2,15 @@
 loopback.
 """
 
-import io
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from command_line import feval
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
 from recording_doubles import FakeBackend
 from settings_files import settings_file
+from small import parquet
 
 from feval.cards.cards import dataset_card
 from feval.hub import client
@@ -48,12 +46,6 @@ def hub(tmp_path, monkeypatch):
         double.add_dataset(source.repository, {TRAIN: parquet(ROWS)}, source.revision)
         yield double
         close_session()
-
-
-def parquet(rows):
-    file = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), file)
-    return file.getvalue()
 
 
 def command(shared, out):

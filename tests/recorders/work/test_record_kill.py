@@ -116,17 +116,13 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path):
 PROBING = """
 from pathlib import Path
 from killed import logging, through_kills
-from watched import recorded
+from watched import recorded, tiny_task
 from recorders.asking.pace import Limits
 from recorders.backends.local import Tiny
 from recorders.request import Decoding
-from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 decoding = Decoding(temperature=1.0, max_tokens=80, seed=0)
-settings = RecordingSettings(
-    "tiny_sums", "feval/tiny-30k", samples=6, decoding=decoding, probe_every=6
-)
-task = make_task(settings, load_questions("tiny_sums", first=8))
+task = tiny_task(8, "feval/tiny-30k", samples=6, decoding=decoding, probe_every=6)
 logged = logging(Tiny, sys.argv[2])
 through_kills(
     lambda: recorded(Path(sys.argv[1]), task, logged(), limits=Limits(4)), int(sys.argv[3])

@@ -4,13 +4,12 @@ and every resumption.
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from command_line import feval
 from places import read_data
-from watched import Watched, gone_on, recorded
+from watched import SEED, Watched, gone_on, recorded, tiny_task
 
 from feval.errors import FevalError, StorageError, UsageError
 from feval.recording import verify_recording
@@ -21,19 +20,14 @@ from recorders.errors import CostLimitError, MissingError
 from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 from recorders.tiny.model import ANSWER, END, QUESTION
-from recorders.work.settings import RecordingSettings, load_questions, make_task
+from recorders.work.settings import load_questions
 
 DATASET, LLM, EVERY, CUE = "tiny_sums", "feval/tiny-42k", 12, " The answer is"
-SEED = 5
 QUESTIONS, SAMPLES = 3, 3
 
 
 def task(probing=True, *, samples=SAMPLES, every=EVERY):
-    decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings = RecordingSettings(
-        DATASET, LLM, samples=samples, decoding=decoding, probe_every=every if probing else None
-    )
-    return make_task(settings, load_questions(DATASET, first=QUESTIONS))
+    return tiny_task(QUESTIONS, samples=samples, probe_every=every if probing else None)
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +200,6 @@ def test_wrong_settings_of_probes_are_refused_before_anything_is_asked():
     ):
         with pytest.raises(FevalError, match=message):
             Probing(**fields)
-    settings = RecordingSettings(DATASET, LLM, probe_cue="so")
     with pytest.raises(UsageError, match="probe_cue is for probes; add `probe_every` N"):
-        make_task(settings, load_questions(DATASET, first=1))
-    assert make_task(
-        replace(settings, probe_every=9), load_questions(DATASET, first=1)
-    ).probing == Probing(9, "so")
+        tiny_task(1, probe_cue="so")
+    assert tiny_task(1, probe_cue="so", probe_every=9).probing == Probing(9, "so")

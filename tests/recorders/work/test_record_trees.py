@@ -6,9 +6,9 @@ import json
 from collections import Counter
 
 import pytest
-from command_line import feval
+from command_line import feval, told
 from killed import run
-from watched import Watched, gone_on, recorded
+from watched import SEED, Watched, gone_on, recorded, tiny_task
 
 from feval import BeamSearch, load
 from feval.errors import FevalError, StorageError, UsageError
@@ -18,19 +18,14 @@ from recorders.asking.pace import Limits
 from recorders.asking.trees import Tree, child_seed
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal, MissingError
-from recorders.request import Completion, Decoding
-from recorders.work.settings import RecordingSettings, load_questions, make_task
+from recorders.request import Completion
 
-DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@steps", 5
+DATASET, MODEL, LLM = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@steps"
 DEPTH = 4
 
 
 def task(**changes):
-    decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings = {"decoding": decoding, "tree": True, "branch": 2, "depth": DEPTH} | changes
-    return make_task(
-        RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2)
-    )
+    return tiny_task(2, **{"tree": True, "branch": 2, "depth": DEPTH} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +109,6 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
 
 @pytest.mark.slow
 def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
-    def told(*arguments):
-        result = feval(*arguments, "--json")
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
     brief = "def brief(question, text, answer):\n    return 1 / (1 + len(text))\n"
     (tmp_path / "verifier.py").write_text(brief)
     monkeypatch.syspath_prepend(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from command_line import feval
 from killed import run
 from recording_doubles import FakeBackend, completions
-from watched import Watched, recorded
+from watched import Watched, recorded, tiny_task
 
 from feval.errors import CardError, FevalError, StorageError, UsageError
 from feval.recording import open_recording, verify_recording
@@ -20,9 +20,8 @@ from recorders.backends.local import Tiny
 from recorders.errors import Fatal, JournalError, MissingError, RefusalError
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.prompts import read_protocol
-from recorders.work.settings import RecordingSettings, load_questions, make_task
 
-DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@revise", 5
+DATASET, MODEL, LLM = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@revise"
 CHAINS, TURNS = 3, 3
 PROTOCOL = (
     "---\nname: revise\ntitle: Look again\n---\n\nYou said {answer}. Look again at {what}:"
@@ -37,16 +36,7 @@ def written(folder, text=PROTOCOL):
 
 
 def task(protocol, first=2, **changes):
-    decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings = {
-        "decoding": decoding,
-        "samples": CHAINS,
-        "turns": TURNS,
-        "protocol": protocol,
-    } | changes
-    return make_task(
-        RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=first)
-    )
+    return tiny_task(first, **{"samples": CHAINS, "turns": TURNS, "protocol": protocol} | changes)
 
 
 @pytest.fixture(scope="module")
