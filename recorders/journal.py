@@ -433,8 +433,11 @@ def _bits(mask: int) -> list[int]:
     return [place for place, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
 
 
-def _cleaned(messages: Any) -> list[dict[str, str]]:
-    return [{name: clean(text) for name, text in message.items()} for message in messages]
+def _cleaned(messages: Any) -> list[Record]:
+    return [
+        {name: clean(own) if isinstance(own, str) else own for name, own in message.items()}
+        for message in messages
+    ]
 
 
 def _record(completion: Completion, **others: Any) -> Record:
@@ -465,8 +468,8 @@ def _finite(values: Sequence[float] | None) -> list[float] | None:
 def _are_messages(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(m, dict)
-        and m.keys() == {"role", "content"}
-        and all(isinstance(text, str) for text in m.values())
+        and {"role", "content"} <= m.keys() <= {"role", "content", "tool_calls", "tool_call_id"}
+        and all(isinstance(own, list if name == "tool_calls" else str) for name, own in m.items())
         for m in value
     )
 

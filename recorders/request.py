@@ -19,6 +19,7 @@ import orjson
 
 from feval.cards import count_words
 from feval.errors import OutOfRangeError, UsageError
+from feval.serving.wire.openai import canonical
 from feval.values import Record, RecordLike, frozen
 from recorders.shared_noise import NOISE_SCHEME
 
@@ -30,17 +31,34 @@ class Message:
     """One turn of a chat.
 
     Attributes:
-        role: "system", "user" or "assistant".
+        role: "system", "user", "assistant" or "tool".
         content: the text.
+        tools: what it says of tools, see `feval.serving.wire.openai.Conversation`.
     """
 
     role: str
     content: str
+    tools: str = ""
+
+    @classmethod
+    def of(cls, values: RecordLike) -> Message:
+        """Read a message that `as_json` made."""
+        more = {name: values[name] for name in values if name not in ("role", "content")}
+        return cls(values["role"], values["content"], canonical(more) if more else "")
+
+    def to_dict(self) -> Record:
+        """Return it as JSON values."""
+        more = orjson.loads(self.tools) if self.tools else {}
+        return {"role": self.role, "content": self.content, **more}
+
+    def hashed(self) -> list[str]:
+        """Return what keys are made of."""
+        return [self.role, self.content, *([self.tools] if self.tools else [])]
 
 
-def as_json(messages: Iterable[Message]) -> list[dict[str, str]]:
+def as_json(messages: Iterable[Message]) -> list[Record]:
     """Return messages as JSON values."""
-    return [{"role": message.role, "content": message.content} for message in messages]
+    return [message.to_dict() for message in messages]
 
 
 def require_sampling(temperature: float | None, top_p: float | None) -> None:
@@ -177,14 +195,14 @@ class Request:
     def characters(self) -> int:
         """Characters of all that is sent, the beginning of the reply included."""
         beginning = len(self.prefill.text) if self.prefill else 0
-        return beginning + sum(len(message.content) for message in self.sent)
+        return beginning + sum(len(message.content + message.tools) for message in self.sent)
 
     @property
     def words(self) -> int:
         """Words of the messages, which stand for their tokens where nobody counted them."""
-        return sum(count_words(message.content) for message in self.messages)
+        return sum(count_words(message.content + message.tools) for message in self.messages)
 
-    def said(self) -> list[dict[str, str]]:
+    def said(self) -> list[Record]:
         """Return what was said behind the last reply of the conversation, as JSON values; nothing
         without a conversation.
         """
@@ -197,7 +215,7 @@ class Request:
         """
         content = {
             "model": self.model,
-            "messages": [[message.role, message.content] for message in self.messages],
+            "messages": [message.hashed() for message in self.messages],
             "decoding": self.decoding.content(),
         }
         return hashlib.sha256(
@@ -217,6 +235,7 @@ class Completion:
         text: the CoT.
         finish_reason: a word of `feval.cards.names.FINISH_REASONS`.
         reasoning: text of the thoughts, if the API returns it separately.
+        tool_calls: the tools that it calls, as `Recording.tool_calls` has them.
         output_tokens: as billed, reasoning included.
         reasoning_tokens: how many of the output tokens were reasoning.
         prompt_tokens: of the whole request.
@@ -240,6 +259,7 @@ class Completion:
     text: str
     finish_reason: str
     reasoning: str | None = None
+    tool_calls: str | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     prompt_tokens: int | None = None

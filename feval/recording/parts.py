@@ -322,6 +322,13 @@ PARTS: Mapping[str, PartSpec] = {
             "timings", "cots", (ColumnSpec("first_token_s", "float64", "extra"),), is_optional=True
         ),
         PartSpec(
+            "calls",
+            "cots",
+            (ColumnSpec("tool_calls", "string", "extra"),),
+            is_optional=True,
+            noun="calls of tools",
+        ),
+        PartSpec(
             "scores",
             "keyed",
             (

@@ -246,6 +246,12 @@ class Recording(Browsable):
         """
         return self._column(Part("reasoning", dataset, llm), "reasoning", question)
 
+    def tool_calls(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
+        """The tools that each CoT of one LLM on one question (by its row) calls: a JSON array of
+        objects with name and arguments; `None` where it calls none.
+        """
+        return self._column(Part("calls", dataset, llm), "tool_calls", question)
+
     def marks(self, dataset: str, llm: str, question: int) -> list[tuple[Mark, ...] | None] | None:
         """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None`
         where there are none.

@@ -74,8 +74,8 @@ class DatasetView:
         rows: [Q] row of each question in the recording; `None` where the order is the same.
         code_tables: for LLMs with probes, per question the code of each of the recording's codes;
             empty where they are the same.
-        texts, reasoning, marks, messages: from LLM and row as `Recording` has them; the last result
-            is kept.
+        texts, reasoning, marks, messages, tool_calls: from LLM and row as `Recording` has them; the
+            last result is kept.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class DatasetView:
         self.code_tables, self._of_llm = code_tables or {}, of_llm or {}
         self.texts, self.reasoning = self._kept(recording.texts), self._kept(recording.reasoning)
         self.marks, self.messages = self._kept(recording.marks), self._kept(recording.messages)
+        self.tool_calls = self._kept(recording.tool_calls)
         self._questions = lru_cache(_BLOCKS)(partial(_questions, recording, votes.dataset))
         self._prompts = lru_cache(_BLOCKS)(partial(_prompts, recording, votes.dataset))
 

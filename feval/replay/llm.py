@@ -64,6 +64,7 @@ class LLM(Plottable):
         reasoning: the thoughts of all recorded CoTs of a question (by its row); `None` where none
             were kept.
         marks: where these thoughts were in the raw texts.
+        tool_calls: of all recorded CoTs of a question (by its row), see `Recording.tool_calls`.
         messages: what each turn of a question (by its row) replies to, as JSON; `None` for what is
             no turn.
         prompts: what was sent for each question, by row: JSON arrays of messages, `None` where not
@@ -83,6 +84,7 @@ class LLM(Plottable):
         self._read_from(view)
         self.marks, self.prompts = partial(view.marks, self.name), partial(view.prompts, self.name)
         self.texts_near = partial(view.texts_near, self.name)
+        self.tool_calls = partial(view.tool_calls, self.name)
         self.dataset = view.votes.dataset
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]

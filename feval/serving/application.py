@@ -54,6 +54,7 @@ from feval.serving.wire.openai import (
 )
 from feval.values import Record, RecordLike, frozen
 
+_SAID = ("role", "content", "tool_calls")
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
@@ -313,7 +314,7 @@ class Application:
         _, completion, headers = self._completion("chat", call, run)
         if asked.kept:
             said = completion["choices"][0]["message"]
-            turn = [*messages[first:], {name: said[name] for name in ("role", "content")}]
+            turn = [*messages[first:], {name: said[name] for name in _SAID if name in said}]
             self._turns.put((run.label, response_id(completion)), turn, 3 * len(call.body))
         reply: Reply = dialect.reply(completion, asked, headers)
         return reply

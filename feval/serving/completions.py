@@ -10,6 +10,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
+import orjson
+
 from feval.cards.billing import Price, usd
 from feval.errors import NotRecordedError
 from feval.recording import Recording
@@ -53,10 +55,13 @@ class CompletionBuilder:
         choices: list[Record] = []
         for handout in handouts:
             choices += self._choices(request, handout, len(choices), unknown)
-        llm = handouts[0].request.llm
+        llm, identity = handouts[0].request.llm, _identity(run, handouts)
         is_chat = request.kind == "chat"
+        for number, choice in enumerate(choices if is_chat else ()):
+            for place, called in enumerate(choice["message"].get("tool_calls") or ()):
+                called["id"] = f"call_{identity}_{number}_{place}"
         completion = {
-            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{_identity(run, handouts)}",
+            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{identity}",
             "object": "chat.completion" if is_chat else "text_completion",
             "created": created(llm.recording),
             "model": llm.name,
@@ -85,7 +90,7 @@ class CompletionBuilder:
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
-            content = {"message": _message(text, cot.reasoning)} if is_chat else {"text": text}
+            content = {"message": _message(cot)} if is_chat else {"text": text}
             choice = {
                 "index": first + number,
                 **content,
@@ -173,16 +178,18 @@ def require_texts(match: Match, cots: Sequence[ServedCot]) -> None:
     # a call that was forced ends with "stop", and says nothing
     has_tools = any(recorded(match.llm.info, name) for name in OFFERS)
     calls = sum(
-        cot.finish_reason in _CALLS
-        or (has_tools and cot.text == "" and cot.finish_reason == "stop")
+        cot.tool_calls is None
+        and (
+            cot.finish_reason in _CALLS
+            or (has_tools and cot.text == "" and cot.finish_reason == "stop")
+        )
         for cot in cots
     )
     if calls:
         raise MissError(
             f"{calls:,} of the {len(cots):,} CoTs of {match.llm.name} on"
-            f" {match.question!r} of {match.llm.dataset} called tools. A recording holds texts and"
-            " no calls, so a reply would be empty. Ask a live LLM, or a question that was answered"
-            " in words."
+            f" {match.question!r} of {match.llm.dataset} called tools, and the recording does not"
+            " hold the calls, so that a reply would be empty. Record them again, or ask a live LLM."
         )
 
 
@@ -194,12 +201,17 @@ def created(recording: Recording) -> int:
         return 0
 
 
-def _message(text: str | None, reasoning: str | None) -> Record:
-    if not reasoning:
-        return {"role": "assistant", "content": text, "refusal": None}
-    # Some clients read one name of the reasoning, some the other.
-    thoughts = {"reasoning": reasoning, "reasoning_content": reasoning}
-    return {"role": "assistant", "content": text, **thoughts, "refusal": None}
+def _message(cot: ServedCot) -> Record:
+    message: Record = {"role": "assistant", "content": cot.text}
+    if cot.reasoning:
+        # Some clients read one name of the reasoning, some the other.
+        message |= dict.fromkeys(("reasoning", "reasoning_content"), cot.reasoning)
+    message["refusal"] = None
+    if cot.tool_calls:
+        message["content"] = cot.text or None
+        made = orjson.loads(cot.tool_calls)
+        message["tool_calls"] = [{"id": "", "type": "function", "function": own} for own in made]
+    return message
 
 
 def _identity(run: RunName, handouts: Sequence[Handout]) -> str:

@@ -158,6 +158,7 @@ class ServedCot(NamedTuple):
         is_cut: whether a stop or a limit of the request ended it before it ended by itself.
         is_limited: whether it was recorded up to a limit that is below the one asked for, and might
             have gone on.
+        tool_calls: what it calls, as `Recording.tool_calls` has it.
         answer: the one recorded, or what is read in the text of a CoT that is cut; `None` also
             where the request cuts none.
     """
@@ -172,6 +173,7 @@ class ServedCot(NamedTuple):
     is_cut: bool = False
     is_limited: bool = False
     answer: str | None = None
+    tool_calls: str | None = None
 
     @property
     def tokens_if_cut(self) -> int | None:
@@ -199,7 +201,7 @@ class TextCache:
     def _read(self, llm: LLM, row: int) -> list[ServedCot]:
         near = llm.texts_near(row)
         # long, and not stored beside the texts
-        if "reasoning" in llm.recording.channels(llm.dataset, llm.name):
+        if {"reasoning", "calls"} & {*llm.recording.channels(llm.dataset, llm.name)}:
             near = {row: near[row]}
         read = {}
         for place, texts in near.items():
@@ -216,7 +218,11 @@ class TextCache:
                 llm.marks(place) or unknown,
                 strict=True,
             )
-            read[place] = [ServedCot(*each) for each in whole]
+            calls = llm.tool_calls(place) or unknown
+            read[place] = [
+                ServedCot(*each)._replace(tool_calls=call)
+                for each, call in zip(whole, calls, strict=True)
+            ]
             characters = sum(len(text or "") for text in (*texts, *thoughts))
             self._cache.put((llm, place), read[place], characters + size * _OVERHEAD)
         return read[row]

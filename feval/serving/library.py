@@ -242,8 +242,9 @@ def _recorded(prompt: str | None) -> Conversation | None:
 
 
 def conversation_digest(conversation: Conversation) -> bytes:
-    """Return a digest of roles and texts."""
-    return blake2b(orjson.dumps(conversation.messages), digest_size=16).digest()
+    """Return a digest of roles, texts, and what is said of tools."""
+    own = conversation.messages if not conversation.tools else conversation
+    return blake2b(orjson.dumps(own, default=list), digest_size=16).digest()
 
 
 def system_text(conversation: Conversation) -> str:

@@ -16,7 +16,15 @@ from feval.serving.cots import TextCache
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import MAX_SEARCHED, Match
 from feval.serving.prompts import common_passages, normal, occurrences, outside, question_spans
-from feval.serving.settings import SCHEMAS, IgnoredSetting, brief, other_format
+from feval.serving.settings import (
+    OFFERS,
+    SCHEMAS,
+    IgnoredSetting,
+    brief,
+    names_of,
+    other_format,
+    recorded,
+)
 from feval.serving.wire.calls import MissError
 from feval.serving.wire.openai import CompletionRequest, Conversation
 
@@ -79,6 +87,14 @@ class Mismatches:
         ):
             return None
         value = request.settings[field]
+        if field in OFFERS:
+            info = match.llm.info
+            return _error(
+                f"The request offers the tools {names_of(value)}, and {match.llm.name} was recorded"
+                f" on {match.llm.dataset} with {names_of(recorded(info, field))}, or with other"
+                " descriptions of them. With other tools it would have replied something else.",
+                field,
+            )
         kind = value.get("type") if isinstance(value, dict) else value
         shown = f"{field} {brief(kind)}" if isinstance(kind, str) else field
         what = "demands a reply in JSON" if field in SCHEMAS else "forces a tool call"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -136,10 +137,6 @@ def warnings(
             yield IgnoredSetting(
                 kind, f"asks for {field} {brief(request.settings[field])}, but {but}."
             )
-        elif field in OFFERS:
-            yield IgnoredSetting(
-                "tools", f"offers tools, but {name} was recorded without them, and calls none."
-            )
     if system and recorded_system is not None and system != recorded_system:
         how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
         yield IgnoredSetting(
@@ -148,8 +145,8 @@ def warnings(
 
 
 def other_format(settings: RecordLike, info: LLMInfo) -> str | None:
-    """Return the field of a request that demands JSON or a tool call, if that was not demanded of
-    the recorded CoTs.
+    """Return the field of a request that demands JSON, offers tools or demands a call of one, if
+    other things were demanded and offered when the CoTs were recorded.
     """
     for name in SCHEMAS:
         if (
@@ -157,6 +154,9 @@ def other_format(settings: RecordLike, info: LLMInfo) -> str | None:
             and _demands_json(name, settings[name], info)
             and differs(settings, name, info)
         ):
+            return name
+    for name in OFFERS:
+        if settings.get(name) and differs(settings, name, info):
             return name
     for name in _CALLS:
         if name in settings and _is_forced(settings[name]) and differs(settings, name, info):
@@ -256,9 +256,26 @@ def both_sides(settings: RecordLike, names: Sequence[str], info: LLMInfo) -> str
 def _canonical(name: str, value: Any) -> Any:
     if name == "stop":
         return sorted(_stops(value))
+    if name in OFFERS and isinstance(value, list):
+        return sorted(map(_tool, value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**53 else value
     return list(value) if isinstance(value, tuple) else value
+
+
+def _tool(own: Any) -> str:
+    """A tool as it is compared: without what is null."""
+    function = own.get("function") if isinstance(own, dict) else None
+    if isinstance(function, dict):
+        own = own | {"function": {name: v for name, v in function.items() if v is not None}}
+    return json.dumps(own, sort_keys=True)
+
+
+def names_of(tools: Any) -> str:
+    """Return the names of tools in words."""
+    own = [tool.get("function", tool) for tool in tools or () if isinstance(tool, dict)]
+    names = [str(each.get("name")) for each in own if isinstance(each, dict)]
+    return ", ".join(names)[:_SHOWN] or "none"
 
 
 def recorded(info: LLMInfo, name: str) -> Any:

@@ -129,6 +129,7 @@ def read(
             text=text.answer,
             finish_reason=_finish_reason(choice.get("finish_reason"), text.refused, notes),
             reasoning=text.reasoning,
+            tool_calls=text.calls,
             output_tokens=tokens,
             reasoning_tokens=thoughts,
             prompt_tokens=usage.prompt,
@@ -238,6 +239,7 @@ class _Texts(NamedTuple):
     answer: str
     reasoning: str | None
     refused: bool
+    calls: str | None
 
     @classmethod
     def from_message(
@@ -256,7 +258,23 @@ class _Texts(NamedTuple):
             _storable(answer, notes, clean),
             _storable(reasoning, notes, clean) if reasoning else None,
             refused,
+            _calls(message.get("tool_calls"), notes, clean),
         )
+
+
+def _calls(made: object, notes: list[str], clean: Callable[[str], str]) -> str | None:
+    """Return the tools that a message calls, as `Recording.tool_calls` has them."""
+    if not made:
+        return None
+    calls = []
+    for call in made if isinstance(made, list) else [None]:
+        own = call.get("function") if isinstance(call, dict) else None
+        named = [own.get(name) for name in ("name", "arguments")] if isinstance(own, dict) else []
+        if not named or not all(isinstance(text, str) for text in named):
+            notes.append("A reply called a tool without a name or arguments: it is not recorded.")
+            return None
+        calls.append(dict(zip(("name", "arguments"), named, strict=True)))
+    return _storable(json.dumps(calls, ensure_ascii=False), notes, clean)
 
 
 def _content(content: object) -> tuple[str, str | None]:

@@ -84,9 +84,11 @@ _APART = {
     "top_logprobs",
 }  # fmt: skip
 
-_OFFERS = ("functions", "tools")
 # Fields of a reply's message.
-_KEPT = {"role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details"}
+_KEPT = {
+    "role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details",
+    "tool_calls",
+}  # fmt: skip
 _MOST_SAID = 64
 
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
@@ -260,12 +262,6 @@ class Proxy:
         return _ChatRequest(fields, request, request.key(), settings.n or 1, settings.seed)
 
     async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
-        if offers := ", ".join(name for name in _OFFERS if chat.fields.get(name)):
-            self._say(
-                "tools",
-                f"A request offers tools ({offers}). What is replied in words is recorded, calls of"
-                " tools are not",
-            )
         samples = self._take(chat)
         new: list[Record] = []
         if len(samples) < chat.number:
@@ -498,9 +494,7 @@ def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Ser
 
 def messages_id(messages: Sequence[Message]) -> str:
     """Return 16 hex digits that name messages, whatever model is asked them."""
-    return sha256(
-        orjson.dumps([[message.role, message.content] for message in messages])
-    ).hexdigest()[:16]
+    return sha256(orjson.dumps([message.hashed() for message in messages])).hexdigest()[:16]
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
@@ -511,7 +505,10 @@ def _messages(value: object) -> tuple[Message, ...] | None:
         return None
     if not parsed.text_only or parsed.last_user_place < 0:
         return None
-    return tuple(Message(role, text) for role, text in parsed.messages)
+    tools = parsed.tools or [""] * len(parsed.messages)
+    return tuple(
+        Message(role, text, own) for (role, text), own in zip(parsed.messages, tools, strict=True)
+    )
 
 
 def _completion(records: Sequence[RecordLike], model: str) -> Record:
@@ -672,7 +669,7 @@ def _requests(journal: Journal, dataset: str) -> list[Request]:
         record = entry.record
         try:
             decoding: Record = {**record["decoding"], "stop": tuple(record["decoding"]["stop"])}
-            messages = tuple(Message(**message) for message in record["messages"])
+            messages = tuple(map(Message.of, record["messages"]))
             request = Request(
                 dataset, record["question_id"], messages, record["model"], Decoding(**decoding)
             )
@@ -698,10 +695,11 @@ def _groups(
     groups: defaultdict[str, dict[str, tuple[Question, Request]]] = defaultdict(dict)
     for request in requests:
         llm = json.dumps([request.model, request.decoding.content()], sort_keys=True)
-        last = next(
-            message.content for message in reversed(request.messages) if message.role == "user"
-        )
-        question = match(last, questions)
+        message = request.messages[-1]
+        last, question = f"{message.role}: {message.content}", None  # such as a tool's result
+        if not message.tools:
+            last = next(each.content for each in request.messages[::-1] if each.role == "user")
+            question = match(last, questions)
         if question is None or question.id in groups[llm]:
             question = Question(f"{dataset}/{messages_id(request.messages)}", last)
         groups[llm].setdefault(question.id, (question, replace(request, question_id=question.id)))

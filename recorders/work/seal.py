@@ -320,7 +320,9 @@ class _Sealing:
             return [record["output_tokens"] for record in records]
         # Thoughts that come apart from the text are sampled and billed like it.
         return [
-            self._count(record["text"]) + self._count(record.get("reasoning") or "")
+            self._count(record["text"])
+            + self._count(record.get("reasoning") or "")
+            + self._count(record.get("tool_calls") or "")
             for record in records
         ]
 
@@ -337,7 +339,7 @@ class _Sealing:
                 else None
                 for record in records
             ]
-        first = sum(self._count(message.content) for message in request.messages)
+        first = sum(self._count(message.content + message.tools) for message in request.messages)
         prompts, behind = list[int | None](), list[int]()
         for record, parent in zip(records, parents, strict=True):
             said = sum(self._count(message["content"]) for message in record.get("messages", ()))
@@ -348,7 +350,7 @@ class _Sealing:
 
     def _prompt_tokens(self, request: Request, records: Sequence[RecordLike]) -> int | None:
         if self._count is not None:
-            return sum(self._count(message.content) for message in request.messages)
+            return sum(self._count(message.content + message.tools) for message in request.messages)
         first = (record for record in records if "messages" not in record)
         stated = (record["prompt_tokens"] for record in first if "prompt_tokens" in record)
         # A request that was refused was not billed.

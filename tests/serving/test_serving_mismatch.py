@@ -347,13 +347,24 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": [NAMED], "tool_choice": "auto"},
+        {"tools": [], "tool_choice": "auto"},
         {"tool_choice": "none"},
         {"response_format": {"type": "text"}},
     ],
 )
-def test_tools_that_are_merely_offered_are_answered(app, fields):
+def test_what_demands_nothing_is_answered(app, fields):
     assert reply_to(app, SALLY, **fields).status == 200
+
+
+def test_other_tools_than_were_recorded_are_not(tmp_path):
+    function = {"name": "verdict", "description": None}  # null is as good as absent
+    info = LLMInfo(MODEL, 0.7, 64, {"tools": [NAMED]})
+    with opened(recorded(tmp_path / "r", info=info)) as app:
+        own = [{"type": "function", "function": function}]
+        assert reply_to(app, SALLY, tools=own).status == 200
+        other = refusal(app, SALLY, tools=[*own, {"type": "function", "function": {"name": "f"}}])
+        assert "offers the tools verdict, f, and" in other["message"]
+        assert "with verdict, or" in other["message"]
 
 
 def test_the_last_question_of_a_few_shot_prompt_is_asked(recording):

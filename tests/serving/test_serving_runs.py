@@ -399,10 +399,10 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app):
         "The run 'mine' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7. "
     )
     ask("mine", temperature=1, max_tokens=160)
-    ask("mine", max_completion_tokens=80, tools=[{"type": "function"}])
+    ask("mine", max_completion_tokens=80)
     ask("mine", system=True)
     ask("yours", system=True)
-    kinds = ["temperature 0", "max_tokens 160", "offers tools", *["a system prompt of its own"] * 2]
+    kinds = ["temperature 0", "max_tokens 160", *["a system prompt of its own"] * 2]
     assert len(said) == len(kinds)
     assert all(kind in sentence for kind, sentence in zip(kinds, said, strict=True))
     assert said[-1].startswith("The run 'yours'")

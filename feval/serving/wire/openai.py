@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -136,6 +137,9 @@ _APART = frozenset(
 )  # fmt: skip
 
 
+_COMPARED = {"role", "content", "tool_calls", "tool_call_id"}  # of a message
+
+
 class Conversation(NamedTuple):
     """The messages of a request as they are compared: (role, text) of each, text parts joined as
     when a recording is made.
@@ -143,7 +147,11 @@ class Conversation(NamedTuple):
 
     messages: tuple[tuple[str, str], ...]
     not_text: frozenset[int] = frozenset()
-    """Indices of messages with more than text, such as images or tool calls."""
+    """Indices of messages with more than text and tools, such as images."""
+    tools: tuple[str, ...] = ()
+    """What each message says of tools, as canonical JSON: the calls, or the call whose result it
+    is, numbered by their places; empty for nothing. No entries where no message says any.
+    """
 
     @property
     def text_only(self) -> bool:
@@ -356,6 +364,7 @@ def conversation(messages: Sequence[Any]) -> Conversation:
     if one is not a message.
     """
     texts, not_text = [], set()
+    tools, numbers, waiting = list[str](), dict[str, str](), dict[str, None]()
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
@@ -365,11 +374,44 @@ def conversation(messages: Sequence[Any]) -> Conversation:
             raise wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
-        if not whole or any(
-            value is not None for name, value in message.items() if name not in {"role", "content"}
-        ):
+        said = _of_tools(message, numbers, waiting)
+        tools.append(said or "")
+        own = _COMPARED | {"name"} if role == "tool" else _COMPARED
+        more = any(value for name, value in message.items() if name not in own)
+        if said is None or more or not (whole or (said and not text)):
             not_text.add(number)
-    return Conversation(tuple(texts), frozenset(not_text))
+    return Conversation(tuple(texts), frozenset(not_text), tuple(tools) if any(tools) else ())
+
+
+def canonical(value: object) -> str:
+    """Return JSON with sorted keys, so that equal values are equal texts."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _of_tools(message: RecordLike, numbers: dict[str, str], waiting: dict[str, None]) -> str | None:
+    """What a message says of tools, see `Conversation`; `None` where that cannot be compared.
+    `numbers` has the calls so far by their ids, and `waiting` those without a result: some dialects
+    have no ids, and a result is that of the first.
+    """
+    if message["role"] == "tool":
+        first = next(iter(waiting), "")
+        answered = numbers.get(str(message.get("tool_call_id")), first)
+        waiting.pop(answered, None)
+        return canonical({"tool_call_id": answered})
+    calls = []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+            return None
+        number = f"call_{len(numbers)}"
+        numbers[str(call.get("id") or number)] = number
+        waiting[number] = None
+        arguments = function["arguments"]
+        with suppress(orjson.JSONDecodeError):
+            arguments = canonical(orjson.loads(arguments))
+        own = {"name": function.get("name"), "arguments": arguments}
+        calls.append({"id": number, "type": "function", "function": own})
+    return canonical({"tool_calls": calls}) if calls else ""
 
 
 def _refusal(
