@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -257,18 +256,18 @@ def _canonical(name: str, value: Any) -> Any:
     if name == "stop":
         return sorted(_stops(value))
     if name in OFFERS and isinstance(value, list):
-        return sorted(map(_tool, value))
+        return [_tool(own) for own in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**53 else value
     return list(value) if isinstance(value, tuple) else value
 
 
-def _tool(own: Any) -> str:
+def _tool(own: Any) -> Any:
     """A tool as it is compared: without what is null."""
     function = own.get("function") if isinstance(own, dict) else None
-    if isinstance(function, dict):
-        own = own | {"function": {name: v for name, v in function.items() if v is not None}}
-    return json.dumps(own, sort_keys=True)
+    if not isinstance(function, dict):
+        return own
+    return own | {"function": {name: v for name, v in function.items() if v is not None}}
 
 
 def names_of(tools: Any) -> str:

@@ -94,7 +94,7 @@ def test_nothing_counts_before_the_commit(tmp_path):
 
 def test_every_field_of_a_completion_comes_back(tmp_path):
     whole = Completion(
-        "text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0)
+        "text", "stop", "why", "[]", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0)
     )
     with opened(tmp_path) as journal:
         record = add_one(journal, whole, 4, seeds=[11])
