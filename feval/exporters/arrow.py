@@ -276,6 +276,7 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     )
     columns = {name for group, types in _GROUPS if group in groups for name in types}
     columns |= {"first_token_s"} if "timings" in groups else set()
+    columns |= {"tool_calls"} if "calls" in groups else set()
     for _, values in recording.scan("samples", dataset, llm):
         columns |= {name for name in EXTRA_COLUMNS.keys() - columns if has_value(values.get(name))}
     return columns

@@ -19,9 +19,11 @@ from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
 from feval.cards.billing import MOST_USD
+from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError
 from feval.importers.layouts import is_name
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
+from feval.recording.content import calls_as_json
 from feval.values import frozen
 
 _T = TypeVar("_T")
@@ -222,6 +224,7 @@ def _prompt(value: Any, where: str) -> Prompt:
         refuse(where, "text or a list of messages", value)
     return chat(
         {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")}
+        | {key: message[key] for key in ("tool_calls", "tool_call_id") if key in message}
         for message in value
     )
 
@@ -273,6 +276,13 @@ def _sample(value: Any, where: str) -> int | str:
 def _confidence(value: Any, where: str) -> float:
     confidence = number(value, where)
     return confidence if abs(confidence) < 2**128 else refuse(where, "a number of 32 bits", value)
+
+
+def _tool_calls(value: Any, where: str) -> str:
+    try:
+        return calls_as_json(parse_json(value) if isinstance(value, str) else value)
+    except ValueError:
+        return refuse(where, 'calls, such as [{"name": "add", "arguments": "{}"}]', value)
 
 
 def _milliseconds(value: Any, where: str) -> float:
@@ -478,6 +488,8 @@ COLUMNS: tuple[Column, ...] = (
     ("ttft_s", "ttft", "time_to_first_token")),
     Column("first_token_s", "cot turn", _milliseconds, "milliseconds to the first token",
     ("first_token_ms", "ttft_ms", "time_to_first_token_ms")),
+    Column("tool_calls", "cot turn", _tool_calls,
+    "the tools that the CoT calls, each with name and arguments", ("message.tool_calls",)),
     Column("usd", "cot turn", _usd, "USD that the CoT cost, its prompt included",
     ("cost_usd", "usd_cost", "inference_cost")),
     Column("seed", "cot turn", _seed, "the seed that was sent"),

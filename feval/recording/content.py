@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
@@ -248,6 +249,20 @@ class PoolRows:
         ]
 
 
+def calls_as_json(made: object) -> str:
+    """Return calls of tools as they are recorded: a JSON array of objects with name and arguments,
+    without ids. `ValueError` if a call, of OpenAI's shape or of this one, lacks either.
+    """
+    calls = []
+    for call in made if isinstance(made, list) else [None]:
+        own = call.get("function", call) if isinstance(call, dict) else None
+        named = [own.get(name) for name in ("name", "arguments")] if isinstance(own, dict) else [0]
+        if not all(isinstance(each, str) for each in named):
+            raise ValueError("a call has a name and arguments, both as text")
+        calls.append(dict(zip(("name", "arguments"), named, strict=True)))
+    return json.dumps(calls, ensure_ascii=False)
+
+
 class PairTally:
     """Counts the CoTs of one LLM on one dataset; `sizes` has the CoTs of each question."""
 
@@ -393,7 +408,11 @@ def checked_messages(sent: Sequence[str | None]) -> Sequence[str | None]:
     return sent
 
 
-def read_messages(text: str) -> list[dict[str, str]]:
+_MESSAGE = {"tool_calls": list}
+"""Types of what messages have beside texts."""
+
+
+def read_messages(text: str) -> list[Record]:
     """Return the messages in a JSON array; anything else is a `ValueError`."""
     # refuses broken Unicode and deep nesting; a user's method in its process does without it
     import orjson
@@ -405,7 +424,7 @@ def read_messages(text: str) -> list[dict[str, str]]:
     if not isinstance(messages, list) or any(
         not isinstance(each, dict)
         or not {"role", "content"} <= each.keys()
-        or not all(isinstance(value, str) for value in each.values())
+        or not all(isinstance(own, _MESSAGE.get(name, str)) for name, own in each.items())
         for each in messages
     ):
         raise ValueError(

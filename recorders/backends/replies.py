@@ -21,6 +21,7 @@ import orjson
 from feval.answers.thoughts import block_text, read_blocks
 from feval.cards import FINISH_REASONS
 from feval.cards.tokens import Usage
+from feval.recording.content import calls_as_json
 from feval.values import Record, RecordLike
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
@@ -266,15 +267,11 @@ def _calls(made: object, notes: list[str], clean: Callable[[str], str]) -> str |
     """Return the tools that a message calls, as `Recording.tool_calls` has them."""
     if not made:
         return None
-    calls = []
-    for call in made if isinstance(made, list) else [None]:
-        own = call.get("function") if isinstance(call, dict) else None
-        named = [own.get(name) for name in ("name", "arguments")] if isinstance(own, dict) else []
-        if not named or not all(isinstance(text, str) for text in named):
-            notes.append("A reply called a tool without a name or arguments: it is not recorded.")
-            return None
-        calls.append(dict(zip(("name", "arguments"), named, strict=True)))
-    return _storable(json.dumps(calls, ensure_ascii=False), notes, clean)
+    try:
+        return _storable(calls_as_json(made), notes, clean)
+    except ValueError:
+        notes.append("A reply called a tool without a name or arguments: it is not recorded.")
+        return None
 
 
 def _content(content: object) -> tuple[str, str | None]:

@@ -4,9 +4,9 @@ next time.
 A chat completion is answered from the journal as long as that has samples of the same request
 (model, messages, decoding, and the seed if one was sent) that this run has not given yet; else it
 is forwarded with the client's own key. Every choice is on disk before the client gets it. What the
-journal cannot hold (images, tool results, invalid requests), and every other path, is passed on
-unrecorded. That, and what the recording will lack of a reply (calls of tools), is said at once: in
-the header of the reply, and in the log the first time.
+journal cannot hold (images, invalid requests), and every other path, is passed on unrecorded. That,
+and what the recording will lack of a reply (such as audio), is said at once: in the header of the
+reply, and in the log the first time.
 
 Keys come with the client's requests or from an environment variable. They are sent on and never
 written: a reply that repeats a key is masked, and a request whose body holds one is not recorded.

@@ -6,6 +6,7 @@ import json
 
 import orjson
 import pytest
+from command_line import failed, feval, said
 from serving_doubles import body, opened, user
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
@@ -206,3 +207,16 @@ def test_other_tools_are_not_recorded_and_the_reply_says_which(recorded):
         pytest.raises(openai.BadRequestError, match=r"offers the tools subtract, .* with add"),
     ):
         agent(client, tools=other)
+
+
+def test_calls_survive_an_export_and_an_import(recorded, tmp_path):
+    out, again = tmp_path / "cots.jsonl", tmp_path / "again"
+    said("export --to jsonl --out", out, recorded[0])
+    said("import jsonl", out, "--dataset sums --answer-kind number --out", again)
+    for path in (recorded[0], again):
+        dataset, [llm] = load("sums", recording=path)
+        own = [llm.tool_calls(row) for row in range(len(dataset))]
+        assert own[0] == ['[{"name": "add", "arguments": "{\\"a\\": 2, \\"b\\": 3}"}]']
+        assert own[2] is None
+    out.write_text(out.read_text().replace('"name', '"nome'))
+    failed(feval("import jsonl", out, "--dataset sums --out", tmp_path / "bad"), 1, "tool_calls", "calls, such as")
