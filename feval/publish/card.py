@@ -420,7 +420,7 @@ _COLUMN_NOTES = {
     ("reasoning", "marks"): "where they stood",
     ("probes", "offset"): "output tokens of the CoT before the LLM was made to answer",
     ("turns", "messages"): "sent behind the conversation so far",
-    ("calls", "tool_calls"): "a JSON array of objects with name and arguments",
+    ("calls", "tool_calls"): "a JSON array of objects with id, name and arguments",
     ("timings", "first_token_s"): "seconds to the first token",
     ("steps", "parent"): "`sample_index` of the step before, null for a first step",
     ("scores", "score"): "a grader's says how right the CoT is, from 0 to 1",

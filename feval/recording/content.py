@@ -249,17 +249,23 @@ class PoolRows:
         ]
 
 
+_CALL = ("name", "arguments")
+
+
 def calls_as_json(made: object) -> str:
-    """Return calls of tools as they are recorded: a JSON array of objects with name and arguments,
-    without ids. `ValueError` if a call, of OpenAI's shape or of this one, lacks either.
+    """Return calls of tools as they are recorded: a JSON array of objects with id (which may be
+    empty), name and arguments. `ValueError` if a call, of OpenAI's shape or of this one, lacks one
+    of the latter.
     """
     calls = []
     for call in made if isinstance(made, list) else [None]:
-        own = call.get("function", call) if isinstance(call, dict) else None
-        named = [own.get(name) for name in ("name", "arguments")] if isinstance(own, dict) else [0]
-        if not all(isinstance(each, str) for each in named):
+        whole = call if isinstance(call, dict) else {}
+        own = whole.get("function", whole)
+        texts = {name: own.get(name) if isinstance(own, dict) else None for name in _CALL}
+        texts = {"id": whole.get("id") or ""} | texts
+        if not all(isinstance(each, str) for each in texts.values()):
             raise ValueError("a call has a name and arguments, both as text")
-        calls.append(dict(zip(("name", "arguments"), named, strict=True)))
+        calls.append(texts)
     return json.dumps(calls, ensure_ascii=False)
 
 

@@ -248,7 +248,7 @@ class Recording(Browsable):
 
     def tool_calls(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The tools that each CoT of one LLM on one question (by its row) calls: a JSON array of
-        objects with name and arguments; `None` where it calls none.
+        objects with id, name and arguments; `None` where it calls none.
         """
         return self._column(Part("calls", dataset, llm), "tool_calls", question)
 

@@ -59,7 +59,8 @@ class CompletionBuilder:
         is_chat = request.kind == "chat"
         for number, choice in enumerate(choices if is_chat else ()):
             for place, called in enumerate(choice["message"].get("tool_calls") or ()):
-                called["id"] = f"call_{identity}_{number}_{place}"
+                # as recorded: some agents write it into their prompts
+                called["id"] = called["id"] or f"call_{identity}_{number}_{place}"
         completion = {
             "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{identity}",
             "object": "chat.completion" if is_chat else "text_completion",
@@ -210,7 +211,9 @@ def _message(cot: ServedCot) -> Record:
     if cot.tool_calls:
         message["content"] = cot.text or None
         made = orjson.loads(cot.tool_calls)
-        message["tool_calls"] = [{"id": "", "type": "function", "function": own} for own in made]
+        message["tool_calls"] = [
+            {"id": own.pop("id"), "type": "function", "function": own} for own in made
+        ]
     return message
 
 

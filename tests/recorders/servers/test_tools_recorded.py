@@ -13,47 +13,17 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("openai", reason="the extra record is not installed")
 
 import openai
-from starlette.responses import JSONResponse
-from starlette.routing import Route
+from adding_server import QUESTION, AddingServer
 
 from feval import load, open_recording
 from feval.recording.verify import verify_recording
 from feval.serving import Call, replay_http_client
-from feval.serving.server import METHODS, Server
 from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server, seal_proxied
 
 TOOL = {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}
 TOOLS = [{"type": "function", "function": TOOL}]
-QUESTION = "What is 2 + 3 + 4? Use the tool for each sum."
-
-
-class Upstream:
-    """A server whose LLM adds 2 and 3, then 4, by a tool, and then answers."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def close(self):
-        pass
-
-    def server(self):
-        async def answer(request):
-            self.asked += 1
-            messages = (await request.json())["messages"]
-            results = [each["content"] for each in messages if each["role"] == "tool"]
-            said, reason = {"content": f"The answer is {(results or ['9'])[-1]}."}, "stop"
-            if len(results) < 2:
-                own = {"a": 2, "b": 3} if not results else {"b": 4, "a": int(results[0])}
-                function = {"name": "add", "arguments": json.dumps(own)}
-                call = {"id": f"id-{self.asked}", "type": "function", "function": function}
-                said, reason = {"content": None, "tool_calls": [call]}, "tool_calls"
-            choice = {"index": 0, "message": {"role": "assistant"} | said, "finish_reason": reason}
-            usage = {"prompt_tokens": 10 * len(messages), "completion_tokens": 5, "total_tokens": 0}
-            return JSONResponse({"id": "x", "model": "m", "choices": [choice], "usage": usage})
-
-        return Server(self, [Route("/{path:path}", answer, methods=METHODS)])
 
 
 def agent(client, stream=False, **fields):
@@ -84,7 +54,7 @@ def agent(client, stream=False, **fields):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """The recording of an agent, and what it was told."""
-    folder, upstream = tmp_path_factory.mktemp("tools"), Upstream()
+    folder, upstream = tmp_path_factory.mktemp("tools"), AddingServer()
     with (
         upstream.server() as server,
         Journal.open(folder / "r.journal", {"proxy": server.url, "dataset": "sums"}) as journal,
@@ -216,7 +186,14 @@ def test_calls_survive_an_export_and_an_import(recorded, tmp_path):
     for path in (recorded[0], again):
         dataset, [llm] = load("sums", recording=path)
         own = [llm.tool_calls(row) for row in range(len(dataset))]
-        assert own[0] == ['[{"name": "add", "arguments": "{\\"a\\": 2, \\"b\\": 3}"}]']
+        assert own[0] == [
+            '[{"id": "id-1", "name": "add", "arguments": "{\\"a\\": 2, \\"b\\": 3}"}]'
+        ]
         assert own[2] is None
     out.write_text(out.read_text().replace('"name', '"nome'))
-    failed(feval("import jsonl", out, "--dataset sums --out", tmp_path / "bad"), 1, "tool_calls", "calls, such as")
+    failed(
+        feval("import jsonl", out, "--dataset sums --answer-kind number --out", tmp_path / "bad"),
+        1,
+        "tool_calls",
+        "calls, such as",
+    )
