@@ -27,14 +27,19 @@ packages() {
         npm_anthropic) echo @anthropic-ai/sdk@1.14.0 ;;
         npm_gemini) echo @google/genai@2.32.0 ;;
         npm_ollama) echo ollama@0.6.4 ;;
+        agent_pydantic_ai) echo 'pydantic-ai-slim[openai]==2.68.0' ;;
+        agent_openai_agents) echo openai-agents==0.24.0 ;;
+        agent_langgraph) echo langchain==1.5.2 langchain-openai==1.7.4 langgraph==1.2.24 ;;
+        agent_smolagents) echo 'smolagents[openai]==1.26.0' ;;
         curl) ;;
         *) feval_stop "$1 is none of the clients of tests/clients/run.sh." ;;
     esac
 }
 
 [ $# -gt 0 ] || set -- openai openai_2 openai_0 azure responses anthropic gemini ollama pydantic_ai openai_agents litellm \
-    npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl
-pairs=
+    npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl \
+    agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents
+pairs='' agents=''
 for client; do
     needs=$(packages "$client")
     place=$folder/$(echo "$needs" | tr -c 'a-zA-Z0-9.\n' _)
@@ -50,9 +55,14 @@ for client; do
                 # shellcheck disable=SC2086
                 [ -z "$needs" ] || "$own" -m pip --python "$place/bin/python" install --quiet $needs
             fi
-            pairs="$pairs $client $place/bin/python"
+            case $client in
+                agent_*) agents="$agents ${client#agent_} $place/bin/python" ;;
+                *) pairs="$pairs $client $place/bin/python" ;;
+            esac
             ;;
     esac
 done
 # shellcheck disable=SC2086
 "$own" "$root/tests/clients/check.py" $pairs
+# shellcheck disable=SC2086
+"$own" "$root/tests/clients/check_adders.py" $agents
