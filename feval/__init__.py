@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
     from feval.report.pictures import style
+    from feval.serving.replaying import replaying
 
 
 __version__ = "0.9.0"
@@ -116,6 +117,7 @@ __all__ = [
     "open_recording",
     "plurality",
     "price_list",
+    "replaying",
     "reprice",
     "select",
     "self_consistency_curve",
@@ -147,6 +149,7 @@ _MODULES = {
     "receipts.verifying": "verify_receipt",
     "recording": "merge open_recording select verify_recording",
     "replay": "LLM Dataset load",
+    "serving.replaying": "replaying",
     "report.pictures": "style",
 }
 # every other name is a method

@@ -71,6 +71,7 @@ class LLM(Plottable):
             known. Not cached.
     """
 
+    name: str
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())
     """Row and answers of the question that was asked last: a method probes one question many
     times.

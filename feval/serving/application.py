@@ -211,6 +211,17 @@ class Application:
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
             return bug_reply(error, shape)
 
+    def answers(self, path: str) -> bool:
+        """Whether something is at a path."""
+        path = split_run(path)[1]
+        own = dialects.openai_path(path)[0]
+        return bool(
+            own in self._routes
+            or own.startswith("/v1/models/")
+            or dialects.of_path(path)
+            or dialects.list_of(path, {})
+        )
+
     def ledger(self, run: str | None = None, *, detail: bool = False) -> Record:
         """Return what was handed out.
 

@@ -18,7 +18,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -97,17 +97,29 @@ class _Replay:
 
     def _respond(self, request: Any, body: bytes, sender: Sender | None) -> Reply:
         url = request.url
+        query = url.query.decode()
+        return self.answer(request.method, url.path, query, request.headers, body, sender)
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        sent: Mapping[str, str],
+        body: bytes,
+        sender: Sender | None = None,
+    ) -> Reply:
+        """Answer a request of any client, see `Call`."""
         headers = {"x-feval-run": self.run}
-        for name, value in request.headers.items():
+        for name, value in sent.items():
             if name.lower() not in _KEYS:
                 headers[name.lower()] = value
-        path, query = _path(url.path), url.query.decode()
         # without a line of the caller, which says nothing of the recording
         warn = partial(
             warnings.warn_explicit, category=ReplayWarning, filename="feval.serving", lineno=1
         )
         return self.application.respond(
-            Call(request.method, path, query, headers, body, warn, sender)
+            Call(method, application_path(path), query, headers, body, warn, sender)
         )
 
     def _close(self) -> None:
@@ -115,7 +127,7 @@ class _Replay:
             self.application.close()
 
 
-def _path(path: str) -> str:
+def application_path(path: str) -> str:
     """Return the application's path for a request, without the prefixes of providers."""
     for place in (found.start() for found in re.finditer("/", path)):
         own = path[place:].rstrip("/")
