@@ -62,6 +62,7 @@ SEAMS = {
     "feval.replay.draws": {"tempfile"},
     "feval.report.pictures.drawing": {"matplotlib"},
     "feval.appendlog": {"fcntl"},
+    "feval.serving.replaying": {f"feval.serving.server.{n}" for n in ("Server", "replay_routes")},
     "feval.serving.server": {"resource"},
     "recorders.backends.openai_compatible": {"openai"},
     "recorders.backends.local": {"torch", "transformers"},

@@ -27,7 +27,7 @@ PUBLIC = [
     "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate",
     "export_recording", "from_dataframe",
     "import_recording", "load", "merge", "method_curve", "open_recording", "plurality",
-    "price_list", "reprice", "select", "set_progress", "style",
+    "price_list", "replaying", "reprice", "select", "set_progress", "style",
     "self_consistency_curve", "train_test_rows", "training", "verify_receipt", "verify_recording",
 ]  # fmt: skip
 

@@ -63,7 +63,7 @@ class _Replaying:
 
     def url(self) -> str:
         """A server on loopback, for clients that take no transport."""
-        from feval.serving.server import Server, replay_routes
+        from feval.serving.server import Server, replay_routes  # needs the extra `serve`
 
         with self._lock:
             if not self._url:
