@@ -158,6 +158,10 @@ class ServedDataset:
         """Return: digest of a recorded conversation -> rows of the questions."""
         return self._prompts(llm).rows
 
+    def beginning(self, llm: LLM, conversation: Conversation) -> int | None:
+        """Return the row of a longer recorded conversation that begins so; `None` without one."""
+        return self._prompts(llm).beginnings.get(conversation_digest(conversation))
+
     def system_text(self, llm: LLM, row: int) -> str | None:
         """Return the recorded system prompt of a question (by its row): empty without one, `None`
         if no prompt was recorded.
@@ -203,11 +207,12 @@ class _Questions:
 
 @frozen
 class _Prompts:
-    """The rows of each digest of a conversation, and each row's system prompt; equal ones are the
-    same object.
+    """The rows of each digest of a conversation, a row that begins with each digest of a shorter
+    one, and each row's system prompt; equal ones are the same object.
     """
 
     rows: Mapping[bytes, tuple[int, ...]]
+    beginnings: Mapping[bytes, int]
     systems: Sequence[str | None]
 
 
@@ -220,6 +225,7 @@ def _read_questions(dataset: Dataset) -> _Questions:
 
 def _read_prompts(prompts: Iterable[str | None]) -> _Prompts:
     rows: dict[bytes, tuple[int, ...]] = {}
+    beginnings: dict[bytes, int] = {}
     systems: list[str | None] = []
     distinct: dict[str, str] = {}
     for row, prompt in enumerate(prompts):
@@ -229,7 +235,9 @@ def _read_prompts(prompts: Iterable[str | None]) -> _Prompts:
         if recorded is not None and not recorded.not_text:
             digest = conversation_digest(recorded)
             rows[digest] = (*rows.get(digest, ()), row)
-    return _Prompts(rows, systems)
+            for length in range(1, len(recorded.messages)):
+                beginnings.setdefault(conversation_digest(recorded.first(length)), row)
+    return _Prompts(rows, beginnings, systems)
 
 
 def _recorded(prompt: str | None) -> Conversation | None:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from os.path import commonprefix
 from typing import NamedTuple
 
 from feval.errors import require_known
@@ -181,7 +182,8 @@ class Matcher:
         if not owners:
             counts = ", ".join(f"{len(each.ids):,} of {each.dataset.id}" for each in candidates)
             with self._library.lock:  # the message compares with prompts, which are read for it
-                reasons = " ".join(_reasons(candidates, conversation, strict=self._strict))
+                said = _reasons(candidates, conversation, strict=self._strict)
+                reasons = " ".join(filter(None, said))
             raise MissError(
                 f"The request asks {request.model[:_SHOWN]!r} none of the recorded questions"
                 f" ({counts}). {reasons}",
@@ -366,6 +368,7 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
             "Its messages are not a recorded prompt, and its last user message holds the text of no"
             " recorded question."
         )
+        yield difference(candidates, conversation)
         before = Conversation(conversation.messages[: conversation.last_user_place])
         if places := mentioned_places(candidates, before):
             yield (
@@ -386,6 +389,35 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
             " the message)."
         )
     yield f"If the prompt words the question differently, {_HOW_TO_NAME}."
+
+
+def difference(candidates: _Candidates, conversation: Conversation) -> str:
+    """Which message differs from the nearest recorded conversation: the one that begins with most
+    of the same messages; empty where none begins with the first.
+    """
+    for number in range(len(conversation.messages) - 1, 0, -1):
+        beginning = conversation.first(number)
+        for served, llms in candidates.items():
+            for llm in llms:
+                row = served.beginning(llm, beginning)
+                recorded = None if row is None else served.conversation(llm, row)
+                if row is not None and recorded is not None:
+                    both = [each.messages[number][1] for each in (conversation, recorded)]
+                    start = max(0, len(commonprefix(both)) - _SHOWN // 3)
+                    own, other = (_said(each, number, start) for each in (conversation, recorded))
+                    return (
+                        f"The recorded conversation {Place(served, row)} begins with the same"
+                        f" {number} messages; then messages[{number}] is {own}, and recorded was"
+                        f" {other}."
+                    )
+    return ""
+
+
+def _said(conversation: Conversation, number: int, start: int) -> str:
+    role, text = conversation.messages[number]
+    tools = conversation.tools[number] if conversation.tools else ""
+    before = "..." if start else ""
+    return f"{role}: {before}{text[start : start + _SHOWN]!r}" + f" {tools[:_SHOWN]}" * bool(tools)
 
 
 def _difference(place: Place, candidates: _Candidates, conversation: Conversation) -> str:

@@ -14,7 +14,7 @@ import orjson
 
 from feval.serving.cots import TextCache
 from feval.serving.library import BoundedCache
-from feval.serving.matcher import MAX_SEARCHED, Match
+from feval.serving.matcher import MAX_SEARCHED, Match, difference
 from feval.serving.prompts import common_passages, normal, occurrences, outside, question_spans
 from feval.serving.settings import (
     OFFERS,
@@ -187,10 +187,11 @@ def _tail_error(match: Match) -> MissError | None:
     shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (
         len(tail) > 2
     )
+    nearest = difference({match.served: match.served.llms}, match.conversation)
     return _error(
         f"After the question {match.question[:_SHOWN]!r} of {match.llm.dataset} the request goes on"
         f" ({shown}), as follow-ups and prefilled replies do, and the prompt of {match.llm.name}"
-        " did not. What an LLM replies to that was not recorded.",
+        f" did not. What an LLM replies to that was not recorded.{nearest and ' '}{nearest}",
         "messages",
     )
 

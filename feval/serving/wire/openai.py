@@ -153,6 +153,11 @@ class Conversation(NamedTuple):
     is, numbered by their places; empty for nothing. No entries where no message says any.
     """
 
+    def first(self, number: int) -> Conversation:
+        """Return its first messages."""
+        tools = self.tools[:number]
+        return Conversation(self.messages[:number], tools=tools if any(tools) else ())
+
     @property
     def text_only(self) -> bool:
         """Whether no message holds more than text."""
