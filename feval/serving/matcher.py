@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from os.path import commonprefix
+from itertools import takewhile
 from typing import NamedTuple
 
 from feval.errors import require_known
@@ -402,8 +402,10 @@ def difference(candidates: _Candidates, conversation: Conversation) -> str:
                 row = served.beginning(llm, beginning)
                 recorded = None if row is None else served.conversation(llm, row)
                 if row is not None and recorded is not None:
-                    both = [each.messages[number][1] for each in (conversation, recorded)]
-                    start = max(0, len(commonprefix(both)) - _SHOWN // 3)
+                    texts = (each.messages[number][1] for each in (conversation, recorded))
+                    pairs = zip(*texts, strict=False)
+                    same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+                    start = max(0, same - _SHOWN // 3)
                     own, other = (_said(each, number, start) for each in (conversation, recorded))
                     return (
                         f"The recorded conversation {Place(served, row)} begins with the same"
