@@ -556,8 +556,9 @@ class _Guard:
                     for name, value in headers
                     if name not in _KEY_HEADERS and token not in value
                 ]
-                if token in scope["query_string"]:
-                    scope["query_string"] = b""
+                sent = scope["query_string"].split(b"&")
+                rest = [each for each in sent if not each.startswith(b"key=") and token not in each]
+                scope["query_string"] = b"&".join(rest)
         await self._app(scope, receive, send)
 
     def _problem(self, fields: Sequence[tuple[bytes, bytes]], scope: Scope) -> ServingError | None:
