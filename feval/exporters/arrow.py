@@ -234,7 +234,7 @@ AHEAD = 2
 
 # CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
 _BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
-_LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "turns", "requests")
+_LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "turns", "requests", "calls")
 
 
 @frozen

@@ -13,8 +13,6 @@ from types import ModuleType
 from typing import Self, TypedDict
 from urllib.parse import parse_qs
 
-import orjson
-
 from feval import __version__
 from feval.arguments import checked
 from feval.cards import PriceList
@@ -40,7 +38,7 @@ from feval.serving.wire.calls import (
     bug_reply,
     error_reply,
     json_reply,
-    key_of,
+    keys_of,
     split_run,
 )
 from feval.serving.wire.dialects.parts import Asked
@@ -48,6 +46,7 @@ from feval.serving.wire.dialects.responses import response_id
 from feval.serving.wire.openai import (
     OWN_HEADERS,
     CompletionRequest,
+    as_body,
     completion_reply,
     parse,
     parse_object,
@@ -278,7 +277,7 @@ class Application:
         name, path = split_run(call.path)
         name = call.headers.get("x-feval-run") if name is None else name
         order = self.runs.order
-        run = run_of_key(key_of(call.headers, call.query), order)
+        run = run_of_key(next(iter(keys_of(call.headers, call.query)), ""), order)
         run = run if name is None else public_run(name, order)
         if found := dialects.of_path(path):
             _require_method(call, path, "POST")
@@ -319,7 +318,7 @@ class Application:
                     code="previous_response_not_found",
                 )
             messages[first:first] = earlier
-        call = replace(call, body=orjson.dumps(asked.fields))
+        call = replace(call, body=as_body(asked.fields))
         if "count" in path:
             return json_reply(dialect.counted(self._counted(call)))
         _, completion, headers = self._completion("chat", call, run)
@@ -448,7 +447,7 @@ class Application:
 
     def _ledger(self, call: Call, run: RunName) -> Reply:
         query = parse_qs(call.query, keep_blank_values=True)
-        if unknown := sorted(query.keys() - {"run", "detail"}):
+        if unknown := sorted(query.keys() - {"run", "detail", "key"}):
             name = unknown[0][:80]
             raise RequestError(
                 f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name
@@ -489,4 +488,4 @@ def _require_method(call: Call, path: str, method: str) -> None:
 
 
 def _with_model(body: bytes, model: str) -> bytes:
-    return orjson.dumps(parse_object(body) | {"model": model})
+    return as_body(parse_object(body) | {"model": model})

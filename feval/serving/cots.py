@@ -60,7 +60,12 @@ class Cutter:
         if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
             tokens = min(whole.tokens, limit)
             return whole._replace(
-                text="", finish_reason="length", tokens=tokens, reasoning_tokens=tokens, is_cut=True
+                text="",
+                tool_calls=None,
+                finish_reason="length",
+                tokens=tokens,
+                reasoning_tokens=tokens,
+                is_cut=True,
             )
         if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
             may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
@@ -68,8 +73,10 @@ class Cutter:
             is_limited = may_go_on and whole.finish_reason == "length"
             return whole._replace(is_limited=is_limited, answer=answer)
         counter = self._counter(match.llm.counter)
-        if isinstance(counter, FevalError) or whole.text is None:
-            if not isinstance(counter, FevalError):
+        if isinstance(counter, FevalError) or whole.text is None or whole.tool_calls:
+            if whole.tool_calls:
+                why = "it calls tools"
+            elif not isinstance(counter, FevalError):
                 why = "its text was not recorded"
             elif is_usage(match.llm.counter):
                 why = "the provider counted them, and its tokenizer is not at hand"

@@ -82,6 +82,16 @@ class Mismatches:
 
     def _format_error(self, request: CompletionRequest, match: Match) -> MissError | None:
         field = other_format(request.settings, match.llm.info)
+        offers = any(request.settings.get(name) for name in OFFERS)
+        if field is None and not (offers and request.settings.get("tool_choice") != "none"):
+            calls = sum(cot.tool_calls is not None for cot in self._texts.of(*match.key))
+            if calls:
+                return _error(
+                    f"The request lets no tool be called, and {calls:,} of the CoTs of"
+                    f" {match.llm.name} on {match.question[:_SHOWN]!r} of {match.llm.dataset} call"
+                    " some. Offer the tools that were recorded.",
+                    OFFERS[0],
+                )
         if field is None or (
             field in SCHEMAS and all(_is_object(cot.text) for cot in self._texts.of(*match.key))
         ):
@@ -179,10 +189,11 @@ def _tail_error(match: Match) -> MissError | None:
     not.
     """
     tail = [] if match.is_recorded else _tail(match, match.conversation)
-    if not tail:
-        return None
     recorded = match.served.conversation(match.llm, match.row)
-    if recorded is not None and tail == _tail(match, recorded):
+    is_same = not tail or (recorded is not None and tail == _tail(match, recorded))
+    if match.conversation.tools and not match.is_recorded:
+        tail = tail or match.conversation.messages[-1:]  # by the whole conversation, or not at all
+    elif is_same:
         return None
     shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (
         len(tail) > 2

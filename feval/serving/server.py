@@ -19,6 +19,7 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast
+from urllib.parse import parse_qsl, urlencode
 
 from feval import __version__
 from feval.arguments import checked
@@ -35,7 +36,7 @@ from feval.serving.wire.calls import (
     ServingError,
     bug_reply,
     error_reply,
-    key_of,
+    keys_of,
 )
 from feval.serving.wire.dialects import error_shape
 from feval.values import frozen
@@ -556,9 +557,9 @@ class _Guard:
                     for name, value in headers
                     if name not in _KEY_HEADERS and token not in value
                 ]
-                sent = scope["query_string"].split(b"&")
-                rest = [each for each in sent if not each.startswith(b"key=") and token not in each]
-                scope["query_string"] = b"&".join(rest)
+                sent = parse_qsl(scope["query_string"], keep_blank_values=True)
+                rest = [pair for pair in sent if pair[0] != b"key" and token not in pair[1]]
+                scope["query_string"] = urlencode(rest).encode()
         await self._app(scope, receive, send)
 
     def _problem(self, fields: Sequence[tuple[bytes, bytes]], scope: Scope) -> ServingError | None:
@@ -582,8 +583,10 @@ class _Guard:
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
         texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
-        key = key_of(texts, scope["query_string"].decode("latin-1")).encode("latin-1", "replace")
-        if self._token is not None and not hmac.compare_digest(key, self._token):
+        keys = keys_of(texts, scope["query_string"].decode("latin-1"))
+        if (token := self._token) is not None and not any(
+            hmac.compare_digest(key.encode("latin-1", "replace"), token) for key in keys
+        ):
             return RequestError(
                 "This server requires its token: send the header 'Authorization: Bearer TOKEN', or"
                 " give the client the token as its API key.",

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, ApplicationOptions, grade
 from feval.serving.wire.calls import KEY_HEADERS, Call, Reply, Sender
-from feval.serving.wire.dialects import of_path, openai_path
+from feval.serving.wire.dialects import list_of, of_path, openai_path
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -131,7 +131,7 @@ def application_path(path: str) -> str:
     """Return the application's path for a request, without the prefixes of providers."""
     for place in (found.start() for found in re.finditer("/", path)):
         own = path[place:].rstrip("/")
-        if of_path(own) or openai_path(own)[1]:
+        if of_path(own) or openai_path(own)[1] or list_of(own, {}):
             run = _RUN.search(path[:place])
             return f"{run[0] if run else ''}{own}"
     theirs = None if _OURS.match(path) else _THEIRS.fullmatch(path)

@@ -238,6 +238,9 @@ class Proxy:
             return "max_tokens"  # which one applies is up to the server
         if (messages := _messages(fields.get("messages"))) is None:
             return "messages"
+        said = "".join(message.tools for message in messages)
+        if self._redaction(call).reply(said) != said:  # that JSON within JSON hid
+            return "key"
         stop, top = settings.stop or [], settings.top_logprobs or 0
         extra = {
             name: value
@@ -280,7 +283,7 @@ class Proxy:
             return Response()
         self.replayed += len(samples)
         headers = {"X-Feval-Replayed": str(len(samples)), "X-Feval-Recorded": str(len(new))}
-        if lacking := _lacking(record["choice"] for record in records):
+        if lacking := _lacking(records):
             headers["X-Feval-Unrecorded"] = ",".join(quote(name) for name in lacking)
             for name in lacking:
                 self._say(
@@ -534,11 +537,16 @@ def _completion(records: Sequence[RecordLike], model: str) -> Record:
     }
 
 
-def _lacking(choices: Iterable[RecordLike]) -> list[str]:
+def _lacking(records: Iterable[RecordLike]) -> list[str]:
     """Return the fields of replies' messages that a recording does not hold."""
     # A choice that was read has a message.
-    names = (name for choice in choices for name, value in choice["message"].items() if value)
-    return [name[:_SHOWN] for name in dict.fromkeys(names) if name not in _KEPT]
+    names = (
+        name
+        for record in records
+        for name, value in record["choice"]["message"].items()
+        if value and (name not in _KEPT or (name == "tool_calls" and not record.get(name)))
+    )
+    return [name[:_SHOWN] for name in dict.fromkeys(names)]
 
 
 def _storable(choices: Sequence[RecordLike]) -> str:
@@ -696,7 +704,7 @@ def _groups(
     for request in requests:
         llm = json.dumps([request.model, request.decoding.content()], sort_keys=True)
         message = request.messages[-1]
-        last, question = f"{message.role}: {message.content}", None  # such as a tool's result
+        last, question = request.prompt(), None  # found by the whole conversation alone
         if not message.tools:
             last = next(each.content for each in request.messages[::-1] if each.role == "user")
             question = match(last, questions)

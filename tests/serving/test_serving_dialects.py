@@ -448,8 +448,27 @@ def fuzzed(recording):
         yield application
 
 
+def test_what_adds_to_a_conversation_unseen_is_refused(app):
+    for name, fields in (
+        ("responses", {"prompt": {"id": "p"}}),
+        ("responses", {"conversation": "c"}),
+        ("anthropic", {"mcp_servers": [{"name": "m"}]}),
+        ("gemini", {"cachedContent": "cachedContents/c"}),
+        ("gemini", {"tools": [{"googleSearch": {}}]}),
+        ("generate", {"context": [1, 2]}),
+    ):
+        assert app.respond(asked(name, **fields)).status == 400, fields
+    image = {"inlineData": {"mimeType": "image/png", "data": ""}}
+    for part in ({"text": QUESTIONS[0]} | image, image):
+        contents = [{"role": "user", "parts": [{"text": QUESTIONS[0]}, part]}]
+        reply = app.respond(asked("gemini", contents=contents))
+        assert reply.headers.get("x-feval-match") != "request"
+
+
 def test_what_is_no_json_is_refused(app):
     for path in PATHS.values():
+        deep = b'{"model": "m", "x": ' + b"[" * 400 + b"]" * 400 + b"}"
+        assert app.respond(Call("POST", path, "", {}, deep)).status in (400, 404)
         for raw in (b"", b"{", b"[]", b"\xff", b'{"model": NaN}'):
             assert app.respond(Call("POST", path, "", {}, raw)).status == 400
     assert app.respond(get("/api/chat")).status == 405

@@ -250,6 +250,9 @@ def test_a_token_opens_and_is_never_shown(toy):
         for sent in ({"authorization": f"Bearer {token}"}, {"x_goog_api_key": token}):
             assert ask(port, "GET", "/v1/models", **sent).status == 200
         assert ask(port, "GET", f"/api/tags?key={token}").status == 200
+        spelled = "".join(f"%{ord(letter):02x}" for letter in token)
+        run = ask(port, "GET", f"/feval/ledger?run=none&key={spelled}")
+        assert (run.status, token in str(run)) == (404, False)
         refused = ask(port, "POST", "/v1/messages", b"{}", x_api_key=f"{token}-")
         assert (refused.status, refused.json["error"]["type"]) == (401, "authentication_error")
         process.send_signal(signal.SIGTERM)

@@ -82,12 +82,12 @@ KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 """Headers in which clients send a key, beside `Authorization: Bearer`."""
 
 
-def key_of(headers: Mapping[str, str], query: str) -> str:
-    """Return the API key of a request, in a header or in the query; empty without one."""
+def keys_of(headers: Mapping[str, str], query: str) -> list[str]:
+    """Return the API keys of a request, in headers or in the query, the one that counts first."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     sent = [key] if scheme.lower() == "bearer" else []
     sent += [headers.get(name, "") for name in KEY_HEADERS]
-    return next((each.strip() for each in sent if each), parse_qs(query).get("key", [""])[0])
+    return [each.strip() for each in (*sent, *parse_qs(query).get("key", ())) if each]
 
 
 def split_run(path: str) -> tuple[str | None, str]:

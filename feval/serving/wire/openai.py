@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -369,7 +371,7 @@ def conversation(messages: Sequence[Any]) -> Conversation:
     if one is not a message.
     """
     texts, not_text = [], set()
-    tools, numbers, waiting = list[str](), dict[str, str](), dict[str, None]()
+    tools, calls = list[str](), _Calls()
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
@@ -379,13 +381,30 @@ def conversation(messages: Sequence[Any]) -> Conversation:
             raise wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
-        said = _of_tools(message, numbers, waiting)
+        said = calls.said(message)
         tools.append(said or "")
         own = _COMPARED | {"name"} if role == "tool" else _COMPARED
         more = any(value for name, value in message.items() if name not in own)
-        if said is None or more or not (whole or (said and not text)):
+        if said is None or more or not (whole or (said and not message.get("content"))):
             not_text.add(number)
+    if any(tools) and not not_text:
+        # results that follow each other, by their calls
+        runs = groupby(zip(texts, tools, strict=True), key=lambda pair: pair[0][0] == "tool")
+        both = [
+            each
+            for is_result, run in runs
+            for each in (sorted(run, key=itemgetter(1)) if is_result else run)
+        ]
+        texts, tools = [text for text, _ in both], [own for _, own in both]
     return Conversation(tuple(texts), frozenset(not_text), tuple(tools) if any(tools) else ())
+
+
+def as_body(fields: RecordLike) -> bytes:
+    """Return a body; `RequestError` for what is nested too deep to be written."""
+    try:
+        return orjson.dumps(fields)
+    except TypeError as error:
+        raise RequestError("The body is nested too deep.", code="invalid_json") from error
 
 
 def canonical(value: object) -> str:
@@ -393,30 +412,48 @@ def canonical(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _of_tools(message: RecordLike, numbers: dict[str, str], waiting: dict[str, None]) -> str | None:
-    """What a message says of tools, see `Conversation`; `None` where that cannot be compared.
-    `numbers` has the calls so far by their ids, and `waiting` those without a result: some dialects
-    have no ids, and a result is that of the first.
+class _Calls:
+    """The calls of a conversation so far: their places by id, and the names of those without a
+    result. Some dialects have no ids, and name the tool.
     """
-    if message["role"] == "tool":
-        first = next(iter(waiting), "")
-        answered = numbers.get(str(message.get("tool_call_id")), first)
-        waiting.pop(answered, None)
-        return canonical({"tool_call_id": answered})
-    calls = []
-    for call in message.get("tool_calls") or ():
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+        self._waiting: dict[str, str] = {}
+        self._made = 0
+
+    def said(self, message: RecordLike) -> str | None:
+        """What a message says of tools, see `Conversation`; `None` where that cannot be
+        compared.
+        """
+        if message["role"] == "tool":
+            asked = str(message.get("tool_call_id") or message.get("name") or "")
+            named = (own for own, name in self._waiting.items() if asked in ("", name))
+            answered = self._ids.get(asked) or next(named, None)
+            self._waiting.pop(answered or "", None)
+            return None if answered is None else canonical({"tool_call_id": answered})
+        made = message.get("tool_calls") or []
+        calls = [self._call(own) for own in made] if isinstance(made, list) else [None]
+        if None in calls:
+            return None
+        return canonical({"tool_calls": calls}) if calls else ""
+
+    def _call(self, call: Any) -> Record | None:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
             return None
-        number = f"call_{len(numbers)}"
-        numbers[str(call.get("id") or number)] = number
-        waiting[number] = None
-        arguments = function["arguments"]
-        with suppress(orjson.JSONDecodeError):
+        number, name = f"call_{self._made}", str(function.get("name"))
+        self._made += 1
+        self._waiting[number] = name
+        self._ids[str(call.get("id") or number)] = number
+        arguments = function["arguments"] or "{}"
+        with suppress(ValueError, TypeError):  # no JSON, or too deep
             arguments = canonical(orjson.loads(arguments))
-        own = {"name": function.get("name"), "arguments": arguments}
-        calls.append({"id": number, "type": "function", "function": own})
-    return canonical({"tool_calls": calls}) if calls else ""
+        return {
+            "id": number,
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
 
 
 def _refusal(

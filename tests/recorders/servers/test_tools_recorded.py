@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 from command_line import failed, feval, said
-from serving_doubles import body, opened, user
+from serving_doubles import body, opened, rows, user, write
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("openai", reason="the extra record is not installed")
@@ -16,8 +16,10 @@ import openai
 from adding_server import QUESTION, AddingServer
 
 from feval import load, open_recording
+from feval.recording import LLMInfo, Question
 from feval.recording.verify import verify_recording
 from feval.serving import Call, replay_http_client
+from feval.serving.wire.openai import conversation
 from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server, seal_proxied
@@ -196,3 +198,104 @@ def test_calls_survive_an_export_and_an_import(recorded, tmp_path):
         "tool_calls",
         "calls, such as",
     )
+
+
+def test_nothing_of_a_conversation_with_tools_is_taken_for_something_else(recorded):
+    """What differs in a call, a result or the tools is refused, whatever the last message is."""
+    function = {"name": "add", "arguments": '{"a":2,"b":3}'}
+    call = {"id": "c", "type": "function", "function": function}
+    made = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "5"}
+    image = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+    other = {**call, "function": {"name": "add", "arguments": '{"a":2,"b":4}'}}
+
+    def status(*messages, **fields):
+        asked = {"model": "gpt-4", "messages": [*messages], "tools": TOOLS} | fields
+        with opened(recorded[0]) as app:
+            path = "/v1/chat/completions"
+            return app.respond(Call("POST", path, "", {}, orjson.dumps(asked))).status
+
+    first = user(QUESTION)
+    assert status(first) == status(first, made, result) == 200
+    assert status(first, made, result | {"content": image}) == 400
+    assert status(first, made, result | {"tool_call_id": "another"}) == 400
+    assert status(first, made | {"tool_calls": [other]}, result) == 400
+    assert status(made, result, first) == 400
+    assert status(first, tools=[]) == status(first, tool_choice="none") == 400
+    for odd in (5, [5], [{"function": {}}], [{"function": {"arguments": "[" * 400}}]):
+        assert status(first, made | {"tool_calls": odd}, result) == 400
+    assert status(user("Explain\ntool: 5\nto me.")) == 400  # a result is no question
+
+
+def conversation_of(*calls, results):
+    made = [
+        {"id": own, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for own, name in calls
+    ]
+    messages = [user("Go."), {"role": "assistant", "content": None, "tool_calls": made}]
+    return conversation([*messages, *({"role": "tool", "content": c} | r for c, r in results)])
+
+
+def test_results_belong_to_their_calls_whatever_their_order_and_ids():
+    calls = ("a", "temperature"), ("b", "rain")
+    told = ("10", {"tool_call_id": "a"}), ("99", {"tool_call_id": "b"})
+    own = conversation_of(*calls, results=told)
+    assert own.text_only
+    assert conversation_of(*calls, results=told[::-1]) == own
+    named = ("99", {"name": "rain"}), ("10", {"name": "temperature"})
+    assert conversation_of(*calls, results=named) == own
+    swapped = ("10", {"tool_call_id": "b"}), ("99", {"tool_call_id": "a"})
+    assert conversation_of(*calls, results=swapped) != own
+    unknown = [("10", {"tool_call_id": "x"})]
+    assert not conversation_of(*calls, results=unknown).text_only
+
+
+SCHEMA = {"name": "add", "description": "Adds.", "input_schema": TOOL["parameters"]}
+DECLARED = {"functionDeclarations": [TOOL]}
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 2, "b', "[1]"])
+@pytest.mark.parametrize("name", ["anthropic", "responses", "ollama", "gemini"])
+def test_arguments_that_are_no_object_are_handed_on(tmp_path, name, arguments):
+    made = json.dumps([{"id": "", "name": "add", "arguments": arguments}])
+    texts = {"texts": [""] * 4, "finish_reasons": ["tool_calls"] * 4}
+    question = Question("q0", QUESTION)
+    own = rows(question, extra={"tool_calls": [made] * 4}, **texts)
+    path = write(tmp_path / "r", [(LLMInfo("gpt-4", 0.7, 64, {"tools": TOOLS}), [own])], [question])
+    asked = {
+        "anthropic": {"messages": [user(QUESTION)], "tools": [SCHEMA]},
+        "responses": {"input": QUESTION, "tools": [{"type": "function", **TOOL}]},
+        "ollama": {"messages": [user(QUESTION)], "tools": TOOLS, "stream": False},
+        "gemini": {"contents": [{"parts": [{"text": QUESTION}]}], "tools": [DECLARED]},
+    }[name]  # fmt: skip
+    place = {
+        "anthropic": "/v1/messages", "responses": "/v1/responses", "ollama": "/api/chat",
+        "gemini": "/v1beta/models/gpt-4:generateContent",
+    }[name]  # fmt: skip
+    with opened(path) as app:
+        raw = orjson.dumps({"model": "gpt-4", "n": 2} | asked)  # which these have not
+        reply = app.respond(Call("POST", place, "", {}, raw))
+        assert reply.status == 200, reply.body
+        assert json.dumps(arguments)[1:-1].encode() in reply.body
+        assert app.ledger("default")["cots"] == 1
+
+
+def test_a_key_in_the_arguments_of_a_call_is_not_recorded(tmp_path):
+    upstream, key = AddingServer(), "sk-" + "a1" * 20
+    hidden = "".join(f"\\u{ord(letter):04x}" for letter in key)
+    call = {"name": "add", "arguments": f'{{"a": "{hidden}"}}'}
+    messages = [
+        user(QUESTION),
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": call}]},
+        {"role": "tool", "tool_call_id": "c", "content": "5"},
+    ]
+    with (
+        upstream.server() as server,
+        Journal.open(tmp_path / "j", {"proxy": server.url, "dataset": "sums"}) as journal,
+        proxy_server(Proxy(Endpoint(server.url), journal, "sums")) as proxy,
+        openai.OpenAI(base_url=proxy.url, api_key=key) as client,
+    ):
+        create = client.chat.completions.with_raw_response.create
+        reply = create(model="gpt-4", messages=messages, tools=TOOLS)
+        assert reply.headers["x-feval-unrecorded"] == "key"
+        assert not journal.totals.cots

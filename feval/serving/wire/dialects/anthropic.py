@@ -26,6 +26,7 @@ _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": 
 
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
+    parts.refuse(fields, "mcp_servers")
     messages = []
     if system := fields.pop("system", None):
         messages.append(parts.message("system", _content(system, "system")[0]))
@@ -35,7 +36,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         if content or calls or not results:
             messages.append(parts.message(own.get("role", ""), content, calls))
     stream = bool(fields.pop("stream", False))
-    chat = parts.renamed(fields, {"stop_sequences": "stop", "output_config": ""})
+    chat = parts.renamed(fields, {"stop_sequences": "stop", "output_config": "", "n": ""})
     config = parts.as_record(fields.get("output_config"), "output_config")
     if form := chat.pop("output_format", None) or config.get("format"):
         chat["response_format"] = parts.schema(parts.as_record(form, "output_format").get("schema"))
@@ -61,6 +62,7 @@ def _content(value: object, where: str) -> tuple[list[str | Record], list[Record
             calls.append(parts.call(block.get("name"), block.get("input"), block.get("id")))
         elif kind == "tool_result":
             said = _content(block.get("content") or "", f"{each}.content")[0]
+            said += [{"type": "error"}] if block.get("is_error") else []
             asked = {"tool_call_id": block.get("tool_use_id")}
             results.append(parts.message("tool", said) | asked)
         elif kind not in ("thinking", "redacted_thinking"):
@@ -77,10 +79,12 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
     if (text := parts.text(choice)) or not parts.calls(choice):
         blocks.append({"type": "text", "text": text})
     blocks += [
-        {"type": "tool_use", "id": number, "name": name, "input": orjson.loads(arguments or "{}")}
+        {"type": "tool_use", "id": number, "name": name, "input": parts.arguments(arguments)}
         for number, name, arguments in parts.calls(choice)
     ]
     usage, reason = completion["usage"], choice["finish_reason"]
+    if parts.calls(choice) and reason != "length":
+        reason = "tool_calls"  # also where it was forced
     stops = asked.fields.get("stop")
     stopped = reason == "stop" and "x-feval-cut" in headers
     whole = {

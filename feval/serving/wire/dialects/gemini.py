@@ -15,9 +15,9 @@ from feval.serving.wire.dialects.parts import Asked
 from feval.values import Record, RecordLike
 
 PATH = (
-    r"/v1(?:beta1?|alpha)?/(?:.+/)?models/(?P<model>.+):"
+    r"/v1(?:beta1?|alpha)?/(?:.+?/)?models/(?P<model>.+):"
     r"(?:(?P<stream>streamG)|g)enerateContent"
-    r"|/v1(?:beta1?|alpha)?/(?:.+/)?models/(?P<counted>.+):(?P<count>countTokens)"
+    r"|/v1(?:beta1?|alpha)?/(?:.+?/)?models/(?P<counted>.+):(?P<count>countTokens)"
 )
 _NAMES = {
     "candidateCount": "n", "maxOutputTokens": "max_tokens", "stopSequences": "stop",
@@ -37,6 +37,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     fields = _camel(fields)
     if path.get("count") and "generateContentRequest" in fields:
         fields = _camel(fields["generateContentRequest"])
+    parts.refuse(fields, "cachedContent")
     messages = []
     if system := fields.pop("systemInstruction", None):
         messages += _messages(system, "systemInstruction", "system")
@@ -52,13 +53,15 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     chat["tools"] = [
         parts.tool(own, "parametersJsonSchema" if "parametersJsonSchema" in own else "parameters")
         for where, group in parts.records(fields.pop("tools", None), "tools")
-        for _, own in parts.records(group.get("functionDeclarations"), where)
+        for _, own in parts.records(
+            group.get("functionDeclarations") or [group | {"type": "builtin"}], where
+        )
     ]
     calling = parts.as_record(fields.pop("toolConfig", None), "toolConfig")
     calling = parts.as_record(calling.get("functionCallingConfig"), "functionCallingConfig")
     chat["tool_choice"] = _MODES.get(str(calling.get("mode")))
     model = path.get("model") or path.get("counted")
-    chat |= parts.renamed(fields, {"model": ""}) | {"model": model, "messages": messages}
+    chat |= parts.renamed(fields, {"model": "", "n": ""}) | {"model": model, "messages": messages}
     return Asked(chat, "stream" in path, path)
 
 
@@ -78,7 +81,8 @@ def _messages(value: object, where: str, usual: str) -> list[Record]:
     calls, results = [], []
     for each, sent in parts.records(content.get("parts"), f"{where}.parts"):
         part = _camel(sent)
-        if part.get("thought"):
+        part.pop("thoughtSignature", None)
+        if part.pop("thought", None) and role == "model":
             continue
         if "text" in part:
             own.append(parts.as_text(part["text"], f"{each}.text"))
@@ -89,9 +93,10 @@ def _messages(value: object, where: str, usual: str) -> list[Record]:
             said = parts.as_record(part["functionResponse"], each)
             result = orjson.dumps(said.get("response")).decode()
             asked = {"tool_call_id": said.get("id") or said.get("name")}
-            results.append(parts.message("tool", [result]) | asked)
-        else:
-            own.append({"type": next(iter(part), "part")})
+            others = [{"type": "parts"}] if said.get("parts") else []
+            results.append(parts.message("tool", [result, *others]) | asked)
+        if len(part) != 1 or not {"text", "functionCall", "functionResponse"} & part.keys():
+            own.append({"type": "part"})
     if own or calls or not results:
         role = "system" if usual == "system" else "assistant" if role == "model" else role
         results.append(parts.message(role, own, calls))
@@ -140,7 +145,7 @@ def _parts(choice: RecordLike) -> list[Record]:
     if (text := parts.text(choice)) or not parts.calls(choice):
         own.append({"text": text})
     return own + [
-        {"functionCall": {"id": number, "name": name, "args": orjson.loads(arguments or "{}")}}
+        {"functionCall": {"id": number, "name": name, "args": parts.arguments(arguments)}}
         for number, name, arguments in parts.calls(choice)
     ]
 

@@ -13,11 +13,12 @@ from feval.serving.wire.dialects.parts import Asked
 from feval.values import Record, RecordLike
 
 PATH = r"/api/(?P<kind>chat|generate)"
-_NAMES = {"num_predict": "max_tokens", "keep_alive": "", "options": ""}
+_NAMES = {"num_predict": "max_tokens", "keep_alive": "", "options": "", "n": ""}
 
 
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
+    parts.refuse(fields, "context", "suffix", "template", "raw")
     stream = fields.pop("stream", None) in (None, True)
     chat = parts.renamed(parts.as_record(fields.get("options"), "options") | fields, _NAMES)
     if (chat.get("max_tokens") or 0) in (-1, -2):  # no limit
@@ -76,7 +77,7 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         return shared | {"message": {"role": "assistant", "content": text} | own}
 
     made = [
-        {"function": {"name": name, "arguments": orjson.loads(arguments or "{}")}}
+        {"function": {"name": name, "arguments": parts.arguments(arguments)}}
         for _, name, arguments in parts.calls(choice)
     ]
     text, thoughts = parts.text(choice), parts.thoughts(choice)
@@ -88,7 +89,9 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
             yield orjson.dumps(part("", word) | {"done": False}) + b"\n"
         for word in parts.words(text):
             yield orjson.dumps(part(word) | {"done": False}) + b"\n"
-        yield orjson.dumps(part("", calls=made) | ends) + b"\n"
+        if made:
+            yield orjson.dumps(part("", calls=made) | {"done": False}) + b"\n"
+        yield orjson.dumps(part("") | ends) + b"\n"
 
     return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines())
 

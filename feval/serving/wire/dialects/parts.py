@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import orjson
 
-from feval.serving.wire.calls import wrong
+from feval.serving.wire.calls import MissError, wrong
 from feval.values import Record, RecordLike
 
 _WORD = re.compile(r"\s*\S+|\s+")
@@ -82,13 +83,14 @@ def call(name: object, arguments: object, number: object = None) -> Record:
 
 
 def tool(own: RecordLike, parameters: str = "parameters") -> Record:
-    """Return a tool by its name, description and parameters, which the dialect calls so; one
-    without them, of the vendor's own, as it is.
+    """Return a tool by its name, description and parameters, which the dialect calls so; one of the
+    vendor's own, which has a type of its own, as it is.
     """
-    if parameters not in own:
+    if own.get("type", "function") not in ("function", "custom"):
         return dict(own)
     function = {name: own[name] for name in ("name", "description", "strict") if name in own}
-    return {"type": "function", "function": function | {"parameters": own[parameters]}}
+    own_parameters = {"parameters": own[parameters]} if parameters in own else {}
+    return {"type": "function", "function": function | own_parameters}
 
 
 def schema(own: object, name: object = "reply", strict: object = True) -> Record:
@@ -104,6 +106,26 @@ def thoughts(choice: RecordLike) -> str:
 def text(choice: RecordLike) -> str:
     """Return the text of a choice; empty where none was recorded."""
     return str(choice["message"]["content"] or "")
+
+
+def refuse(fields: RecordLike, *names: str) -> None:
+    """Refuse fields that add to the conversation what no request shows."""
+    for name in names:
+        if fields.get(name):
+            raise MissError(
+                f"`{name}` adds to the conversation what the request does not show, and a recorded"
+                " conversation cannot be compared with. Send all messages themselves.",
+                parameter=name,
+            )
+
+
+def arguments(text: str) -> Record:
+    """Return the arguments of a call as an object; text that is none as its only member."""
+    with suppress(ValueError):
+        own = orjson.loads(text or "{}")
+        if isinstance(own, dict):
+            return own
+    return {"arguments": text}
 
 
 def calls(choice: RecordLike) -> list[tuple[str, str, str]]:

@@ -13,12 +13,13 @@ PATH = r"(?:/v1|/openai(?:/v1)?)/responses"
 error = openai_error
 _NAMES = {
     "max_output_tokens": "max_tokens", "include": "", "truncation": "", "text": "",
-    "reasoning": "", "background": "",
+    "reasoning": "", "background": "", "n": "",
 }  # fmt: skip
 
 
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
+    parts.refuse(fields, "prompt", "conversation")
     given, stream = fields.pop("input", None), bool(fields.pop("stream", False))
     system, previous = fields.pop("instructions", None), fields.pop("previous_response_id", None)
     if previous is not None:
