@@ -456,6 +456,7 @@ def test_what_adds_to_a_conversation_unseen_is_refused(app):
         ("gemini", {"cachedContent": "cachedContents/c"}),
         ("gemini", {"tools": [{"googleSearch": {}}]}),
         ("generate", {"context": [1, 2]}),
+        ("ollama", {"stream": "false"}),
     ):
         assert app.respond(asked(name, **fields)).status == 400, fields
     image = {"inlineData": {"mimeType": "image/png", "data": ""}}

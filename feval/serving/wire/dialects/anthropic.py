@@ -35,7 +35,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         messages += results
         if content or calls or not results:
             messages.append(parts.message(own.get("role", ""), content, calls))
-    stream = bool(fields.pop("stream", False))
+    stream = parts.streams(fields)
     chat = parts.renamed(fields, {"stop_sequences": "stop", "output_config": "", "n": ""})
     config = parts.as_record(fields.get("output_config"), "output_config")
     if form := chat.pop("output_format", None) or config.get("format"):

@@ -19,7 +19,7 @@ _NAMES = {"num_predict": "max_tokens", "keep_alive": "", "options": "", "n": ""}
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
     parts.refuse(fields, "context", "suffix", "template", "raw")
-    stream = fields.pop("stream", None) in (None, True)
+    stream = parts.streams(fields, usual=True)
     chat = parts.renamed(parts.as_record(fields.get("options"), "options") | fields, _NAMES)
     if (chat.get("max_tokens") or 0) in (-1, -2):  # no limit
         del chat["max_tokens"]

@@ -59,6 +59,14 @@ def as_text(value: object, where: str) -> str:
     return value
 
 
+def streams(fields: Record, *, usual: bool = False) -> bool:
+    """Take `stream` out of the fields; `RequestError` if it is neither true nor false."""
+    value = fields.pop("stream", None)
+    if not isinstance(value, bool | None):
+        raise wrong("stream", "true or false", value)
+    return usual if value is None else value
+
+
 def renamed(fields: RecordLike, names: Mapping[str, str]) -> Record:
     """Return fields by OpenAI's names, without those that are null or whose new name is empty."""
     own = {names.get(name, name): value for name, value in fields.items() if value is not None}

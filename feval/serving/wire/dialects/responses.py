@@ -20,7 +20,7 @@ _NAMES = {
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
     parts.refuse(fields, "prompt", "conversation")
-    given, stream = fields.pop("input", None), bool(fields.pop("stream", False))
+    given, stream = fields.pop("input", None), parts.streams(fields)
     system, previous = fields.pop("instructions", None), fields.pop("previous_response_id", None)
     if previous is not None:
         parts.as_text(previous, "previous_response_id")
