@@ -28,6 +28,7 @@ from feval.serving.matcher import Match, Matcher
 from feval.serving.mismatch import Mismatches
 from feval.serving.openapi import description
 from feval.serving.runs import ORDERS, RunName, Runs, public_run, run_name, run_of_key
+from feval.serving.scoring import RecordedScores
 from feval.serving.wire import dialects
 from feval.serving.wire.calls import (
     Call,
@@ -58,9 +59,9 @@ _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
     "POST /v1/chat/completions, POST /v1/completions, POST /v1/responses, POST /v1/messages, POST"
-    " /v1beta/models/NAME:generateContent, POST /api/chat, POST /api/generate, GET /v1/models, GET"
-    " /feval/health, GET /feval/ledger, POST /feval/grade, POST /feval/reset and GET"
-    " /openapi.json, each also under /run/NAME"
+    " /v1beta/models/NAME:generateContent, POST /api/chat, POST /api/generate, POST /score, POST"
+    " /rerank, POST /pooling, GET /v1/models, GET /feval/health, GET /feval/ledger, POST"
+    " /feval/grade, POST /feval/reset and GET /openapi.json, each also under /run/NAME"
 )
 
 
@@ -114,7 +115,11 @@ class Application:
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._turns: BoundedCache[tuple[str, str], list[Record]] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
+        scores = RecordedScores(library, self._texts)
         self._routes: dict[str, tuple[str, Callable[[Call, RunName], Reply]]] = {
+            **dict.fromkeys(("/score", "/v1/score"), ("POST", scores.score)),
+            **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), ("POST", scores.rerank)),
+            "/pooling": ("POST", scores.pooling),
             "/v1/chat/completions": ("POST", partial(self._completions, "chat")),
             "/v1/completions": ("POST", partial(self._completions, "completion")),
             "/v1/models": ("GET", self._models),
