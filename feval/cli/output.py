@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from feval.executors.progress import Progress, ProgressBar
@@ -19,6 +20,7 @@ from feval.values import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as RichTable
 
     from feval.report.tables.tables import Line, Table
 
@@ -61,6 +63,26 @@ class Output:
         else:
             _page(pieces)
 
+    @contextmanager
+    def live(self, make: Callable[[], Table]) -> Iterator[None]:
+        """Keep a table on a terminal, anew each second, while something runs."""
+        if self.json or self.quiet or sys.stderr is None or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+        def drawn() -> RichTable | str:
+            table = make()
+            return _fitting(table, console) if table.rows else ""
+
+        with Live(
+            console=console, get_renderable=drawn, refresh_per_second=1, redirect_stdout=False
+        ):
+            yield
+
     def note(self, *sentences: object) -> None:
         """Print remarks to standard error."""
         for sentence in () if self.quiet else sentences:
@@ -101,6 +123,18 @@ def print_table(table: Table, *, apart: bool) -> None:
 
 def _draw(table: Table, console: Console) -> None:
     """Print the most detailed form of a table that a terminal has room for."""
+    # nothing may give way: better wrapped by the terminal than cut
+    fitting = _fitting(table, console)
+    wide = console.options.update(max_width=_WIDEST_TABLE)
+    fits = console.measure(fitting, options=wide).minimum <= console.width
+    if not fits and table.columns[-1].number:
+        console.print(plain(table), end="", soft_wrap=True)
+    else:
+        console.print(fitting)
+
+
+def _fitting(table: Table, console: Console) -> RichTable:
+    """The most detailed form of a table that a terminal has room for, or the whole one."""
     short = without_spares(table)
     forms = (
         tables.rich_table(table),
@@ -109,15 +143,10 @@ def _draw(table: Table, console: Console) -> None:
         tables.rich_table(short, narrow=True, folded=True),
     )
     wide = console.options.update(max_width=_WIDEST_TABLE)
-    fitting = next(
+    return next(
         (drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width),
-        None,
+        forms[0],
     )
-    # nothing may give way: better wrapped by the terminal than cut
-    if fitting is None and table.columns[-1].number:
-        console.print(plain(table), end="", soft_wrap=True)
-    else:
-        console.print(fitting or forms[0])
 
 
 def announce_long_run(bar: ProgressBar, work: Callable[[int], str]) -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, pric
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known
 from feval.publish.secrets import known_secrets, refuse_secrets
+from feval.report.tables.tables import Fields, Table, make_table
 from feval.report.text import counted
 from feval.serving.library import some
 from feval.serving.prompts import prompt_remarks
@@ -26,10 +28,11 @@ from recorders.journal import JOURNAL, Journal, journal_folder, never_empty
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
+    from feval.serving.application import Application
     from feval.serving.server import Server
 
 
-_RUN = "my-run"
+_RUN, _MOST_SHOWN = "my-run", 20
 
 Port = Annotated[int, Option(min=0, max=65535, help="To listen on; 0 takes any free one.")]
 Host = Annotated[
@@ -112,7 +115,8 @@ def serve(
     except BaseException:
         server.close()
         raise
-    server.run()
+    with show.live(lambda: runs_table(server.application)):
+        server.run()
     runs = server.application.ledger()["runs"]
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
@@ -131,6 +135,30 @@ def serve(
                 uses = [use for use in run["prompts"] if use["dataset"] == dataset]
                 remarks = prompt_remarks(uses)  # where a run used several prompts
                 show.note(*(f"{run['run']} on {dataset}: {remark}" for remark in remarks))
+
+
+def runs_table(application: Application) -> Table:
+    """The runs so far: what each asked, how it was found, what it costs and what was refused."""
+    refused = application.refusals()
+    runs = {run["run"]: run for run in application.ledger()["runs"]}
+    records = []
+    for name in [*runs, *(name for name in refused if name not in runs)][-_MOST_SHOWN:]:
+        run = runs.get(name, {"requests": 0, "cots": 0, "prompts": [], "usd": None})
+        found = Counter[str]()
+        for use in run["prompts"]:
+            found.update(use["matches"])
+        counts = {"run": name, "found": dict(found), "refused": refused.get(name)}
+        records.append({**run, **counts, "prompts": len(run["prompts"])})
+    fields: Fields = {
+        "run": "run",
+        "#requests": "requests",
+        "#CoTs": "cots",
+        "found by": "found",
+        "#prompts": "prompts",
+        "#USD": lambda record: "-" if record["usd"] is None else f"{record['usd']:.6g}",
+        "refused": "refused",
+    }
+    return make_table("Runs", fields, records)
 
 
 def tiny_server(

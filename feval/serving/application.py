@@ -5,6 +5,7 @@ The in-process transport (`transport`) and the server (`web`) both call it.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,7 @@ from feval.serving.wire.calls import (
     MissError,
     Reply,
     RequestError,
+    ServingError,
     UnknownError,
     bug_reply,
     error_reply,
@@ -55,6 +57,7 @@ from feval.serving.wire.openai import (
 from feval.values import Record, RecordLike, frozen
 
 _SAID = ("role", "content", "tool_calls")
+_MOST_REFUSED = 10_000  # runs
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
@@ -115,6 +118,7 @@ class Application:
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._turns: BoundedCache[tuple[str, str], list[Record]] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
+        self._refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
         scores = RecordedScores(library, self._texts)
         self._routes: dict[str, tuple[str, Callable[[Call, RunName], Reply]]] = {
             **dict.fromkeys(("/score", "/v1/score"), ("POST", scores.score)),
@@ -226,6 +230,12 @@ class Application:
             or dialects.list_of(path, {})
         )
 
+    def refusals(self) -> dict[str, dict[str, int]]:
+        """Return the run of each request that was refused, and how many of its requests were, by
+        code.
+        """
+        return {run: dict(codes) for run, codes in self._refused.copy().items()}
+
     def ledger(self, run: str | None = None, *, detail: bool = False) -> Record:
         """Return what was handed out.
 
@@ -284,6 +294,14 @@ class Application:
         order = self.runs.order
         run = run_of_key(next(iter(keys_of(call.headers, call.query)), ""), order)
         run = run if name is None else public_run(name, order)
+        try:
+            return self._answered(path, call, run)
+        except ServingError as error:
+            if run.label in self._refused or len(self._refused) < _MOST_REFUSED:
+                self._refused[run.label][error.code or str(error.status)] += 1
+            raise
+
+    def _answered(self, path: str, call: Call, run: RunName) -> Reply:
         if found := dialects.of_path(path):
             _require_method(call, path, "POST")
             return self._in_dialect(*found, call, run)

@@ -2,6 +2,7 @@
 their clients read; the real clients vote in `tests/clients`.
 """
 
+import io
 import json
 
 import httpx2
@@ -23,6 +24,8 @@ from serving_doubles import (
     write,
 )
 
+from feval.cli.output import Output
+from feval.cli.servers import runs_table
 from feval.recording import LLMInfo
 from feval.serving import Call, ReplayTransport
 from feval.serving.wire.dialects import error_shape, of_path
@@ -495,3 +498,28 @@ def test_a_transport_answers_whichever_host_is_asked(recording):
         azure = f"https://x.openai.azure.com/openai/deployments/{MODEL}/chat/completions"
         body_of = {"messages": [user(QUESTIONS[0])]}
         assert client.post(azure, json=body_of, params={"api-version": "1"}).status_code == 200
+
+
+def test_a_terminal_shows_what_each_run_asked_and_what_was_refused(app):
+    for run, text in (("a", QUESTIONS[0]), ("a", QUESTIONS[1]), ("b", "Is it?"), ("a", "Is it?")):
+        app.respond(asked("anthropic", text, headers={"x-feval-run": run}))
+    shown = runs_table(app)
+    rows = [dict(zip((c.name for c in shown.columns), row, strict=True)) for row in shown.rows]
+    assert [(row["run"], row["requests"], row["CoTs"]) for row in rows] == [
+        ("a", "2", "2"),
+        ("b", "0", "0"),
+    ]
+    assert rows[0]["found by"] == "request 2"
+    assert [row["refused"] for row in rows] == ["not_recorded 1"] * 2
+    assert float(rows[0]["USD"]) == pytest.approx(app.ledger("a")["usd"])
+
+
+@pytest.mark.parametrize(("quiet", "is_shown"), [(False, True), (True, False)])
+def test_a_table_lives_on_terminals_only(app, monkeypatch, quiet, is_shown):
+    app.respond(asked("ollama", headers={"x-feval-run": "mine"}))
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", screen)
+    with Output(as_json=False, quiet=quiet).live(lambda: runs_table(app)):
+        pass
+    assert ("mine" in screen.getvalue()) == is_shown
