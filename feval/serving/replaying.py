@@ -42,11 +42,13 @@ class _Replaying:
         self._lock, self._server = threading.Lock(), ExitStack()
         self._url = ""
 
-    def takes(self, host: str, port: int | None, path: str) -> bool:
+    def takes(self, method: str, host: str, port: int | None, path: str) -> bool:
         """Whether the recording answers a request; `UsageError` if nobody may."""
         if self.lets_pass(host, port):
             return False
-        if not self.replay.application.answers(application_path(path)):
+        # other sites have lists of models, too, so that only a whole path is one of ours
+        own = application_path(path) if method.upper() == "POST" else path
+        if not self.replay.application.answers(own):
             raise _refused(host)
         return True
 
@@ -162,7 +164,7 @@ def _httpx(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(before)
     def handle(self: Any, request: Any) -> Any:
         url = request.url
-        if own.takes(url.host, url.port, url.path):
+        if own.takes(request.method, url.host, url.port, url.path):
             return own.replay.handle_request(request)
         return before(self, request)
 
@@ -173,7 +175,7 @@ def _async_httpx(own: _Replaying, before: Callable[..., Any]) -> Callable[..., A
     @functools.wraps(before)
     async def handle(self: Any, request: Any) -> Any:
         url = request.url
-        if own.takes(url.host, url.port, url.path):
+        if own.takes(request.method, url.host, url.port, url.path):
             return await own.asynchronous.handle_async_request(request)
         return await before(self, request)
 
@@ -184,7 +186,7 @@ def _requests(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]
     @functools.wraps(before)
     def send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
         url = urlsplit(request.url)
-        if not own.takes(url.hostname or "", url.port, url.path):
+        if not own.takes(request.method, url.hostname or "", url.port, url.path):
             return before(self, request, *args, **options)
         body = request.body or b""
         body = body.encode() if isinstance(body, str) else body
@@ -203,7 +205,7 @@ def _aiohttp(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(before)
     async def request(self: Any, method: str, url: Any, **options: Any) -> Any:
         whole = urlsplit(str(self._build_url(url)))
-        if own.takes(whole.hostname or "", whole.port, whole.path):
+        if own.takes(method, whole.hostname or "", whole.port, whole.path):
             query = f"?{whole.query}" if whole.query else ""
             url = f"{own.url()}{application_path(whole.path)}{query}"
         return await before(self, method, url, **options)

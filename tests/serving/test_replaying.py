@@ -61,6 +61,10 @@ def test_other_libraries_are_answered(recording, draw):
         assert replay.ledger()["cots"] == 2
         with pytest.raises(UsageError, match=r"example\.com was refused"):
             requests.get("https://example.com/", timeout=9)
+        listed = requests.get("https://api.openai.com/v1/models", timeout=9).json()["data"]
+        assert [each["id"] for each in listed] == ["gpt-3.5-turbo"]
+        with pytest.raises(UsageError, match=r"huggingface\.co was refused"):
+            requests.get("https://huggingface.co/api/models", timeout=9)
 
 
 def test_every_other_connection_is_refused(recording):
