@@ -138,11 +138,12 @@ def serve(
 
 
 def runs_table(application: Application) -> Table:
-    """The runs so far: what each asked, how it was found, what it costs and what was refused."""
+    """The runs so far, the newest first: requests, how they were found, costs and refusals."""
     refused = application.refusals()
     runs = {run["run"]: run for run in application.ledger()["runs"]}
     records = []
-    for name in [*runs, *(name for name in refused if name not in runs)][-_MOST_SHOWN:]:
+    others = [name for name in refused if name not in runs]
+    for name in [*reversed(runs), *others][:_MOST_SHOWN]:
         run = runs.get(name, {"requests": 0, "cots": 0, "prompts": [], "usd": None})
         found = Counter[str]()
         for use in run["prompts"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,14 @@ from feval import __version__
 from feval.arguments import checked
 from feval.cards import PriceList
 from feval.cards.reading import parse_json
-from feval.errors import ConflictError, FevalError, ReplayWarning, UsageError, require_known
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    NotRecordedError,
+    ReplayWarning,
+    UsageError,
+    require_known,
+)
 from feval.recording import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
@@ -219,16 +227,16 @@ class Application:
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
             return bug_reply(error, shape)
 
-    def answers(self, path: str) -> bool:
-        """Whether something is at a path."""
+    def answers(self, method: str, path: str) -> bool:
+        """Whether a request is one to LLMs, reward models, or for a list of them."""
         path = split_run(path)[1]
         own = dialects.openai_path(path)[0]
-        return bool(
-            own in self._routes
-            or own.startswith("/v1/models/")
-            or dialects.of_path(path)
-            or dialects.list_of(path, {})
-        )
+        if method == "GET":
+            listed = own == "/v1/models" or own.startswith("/v1/models/")
+            return listed or dialects.list_of(path, {}) is not None
+        is_route = own in self._routes and not own.startswith("/feval/")
+        posts = is_route and self._routes[own][0] == "POST"
+        return method == "POST" and (posts or dialects.of_path(path) is not None)
 
     def refusals(self) -> dict[str, dict[str, int]]:
         """Return the run of each request that was refused, and how many of its requests were, by
@@ -263,7 +271,11 @@ class Application:
         summary = partial(self.runs.summary, detail=detail)
         if run is not None:
             return {**self._pinned, **summary(run_name(run, self.runs.order).label)}
-        return {**self._pinned, "runs": [summary(label) for label in self.runs.labels()]}
+        runs = []
+        for label in self.runs.labels():
+            with suppress(NotRecordedError):  # reset meanwhile
+                runs.append(summary(label))
+        return {**self._pinned, "runs": runs}
 
     def reset(self, run: str) -> None:
         """Start a run again: its draws, its place in every pool and its ledger.
@@ -275,7 +287,9 @@ class Application:
             NotRecordedError: no such run has asked anything.
             StorageError: the ledger file cannot be written.
         """
-        self.runs.reset(run_name(run, self.runs.order))
+        name = run_name(run, self.runs.order)
+        self.runs.reset(name)
+        self._refused.pop(name.label, None)
 
     def close(self) -> None:
         """Write what is left of the ledger file and close it."""
@@ -466,6 +480,7 @@ class Application:
 
     def _reset(self, _: Call, run: RunName) -> Reply:
         self.runs.reset(run)
+        self._refused.pop(run.label, None)
         return json_reply({"run": run.label, "reset": True})
 
     def _ledger(self, call: Call, run: RunName) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -179,6 +179,12 @@ class ServedDataset:
                         self._conversations.put((llm.name, place), recorded, size)
                         found = recorded if place == row else found
         return found
+
+    def conversations(self, llm: LLM) -> Iterator[tuple[int, Conversation]]:
+        """Yield the row of each question whose prompt is known, with the prompt."""
+        for row, prompt in enumerate(llm.prompts()):
+            if (recorded := _recorded(prompt)) is not None:
+                yield row, recorded
 
     @property
     def _questions(self) -> _Questions:

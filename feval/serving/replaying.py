@@ -9,15 +9,15 @@ nothing outside.
 from __future__ import annotations
 
 import functools
-import ipaddress
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import responses
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Unpack
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from feval.errors import UsageError
 from feval.serving.application import ApplicationOptions
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _OLLAMA = 11434
 _ACTIVE: list[_Replaying] = []
-_HOOKED = threading.Event()
+_LOCK = threading.RLock()
+_HOOKED, _LOOKING_UP = threading.Event(), threading.local()
 
 
 class _Replaying:
@@ -39,7 +40,7 @@ class _Replaying:
         self.replay = replay
         self.asynchronous = AsyncReplayTransport(replay.application, run=replay.run)
         self._allowed = {host.lower() for host in allow}
-        self._lock, self._server = threading.Lock(), ExitStack()
+        self._server = ExitStack()
         self._url = ""
 
     def takes(self, method: str, host: str, port: int | None, path: str) -> bool:
@@ -47,31 +48,37 @@ class _Replaying:
         if self.lets_pass(host, port):
             return False
         # other sites have lists of models, too, so that only a whole path is one of ours
-        own = application_path(path) if method.upper() == "POST" else path
-        if not self.replay.application.answers(own):
+        is_ours = method.upper() == "POST" or path.endswith("/v1/models")
+        own = application_path(path) if is_ours else path
+        if not self.replay.application.answers(method.upper(), own):
             raise _refused(host)
         return True
 
     def lets_pass(self, host: str, port: int | None = None) -> bool:
         """Whether a connection is made."""
-        return host.lower() in self._allowed or (is_loopback(host) and port != _OLLAMA)
+        name = host.lower().rstrip(".").removeprefix("::ffff:")
+        own = name in ("", "0.0.0.0", "::") or is_loopback(name)  # noqa: S104  nothing listens
+        return name in self._allowed or (own and port != _OLLAMA)
 
     def resolve(self, host: str) -> None:
         """Let the addresses of an allowed host pass, too."""
-        if host.lower() in self._allowed and not _is_address(host):
-            with suppress(OSError):
-                found = socket.gethostbyname_ex(host)[2]
-                self._allowed |= {*found}
+        if host.lower() in self._allowed and not getattr(_LOOKING_UP, "now", False):
+            _LOOKING_UP.now = True
+            try:
+                with suppress(OSError):
+                    self._allowed |= {str(own[4][0]) for own in socket.getaddrinfo(host, None)}
+            finally:
+                _LOOKING_UP.now = False
 
     def url(self) -> str:
         """A server on loopback, for clients that take no transport."""
         from feval.serving.server import Server, replay_routes  # needs the extra `serve`
 
-        with self._lock:
+        with _LOCK:
             if not self._url:
                 routes = replay_routes(self.replay.application)
                 server = self._server.enter_context(Server(ExitStack(), routes))
-                self._url = server.url_of(self.replay.run).removesuffix("/v1")
+                self._url = server.url.removesuffix("/v1")
         return self._url
 
     def close(self) -> None:
@@ -90,8 +97,8 @@ def replaying(
 
     It holds for the whole process, all threads included; blocks nest, and the innermost answers.
     Libraries are patched that are imported when the block begins: httpx, httpx2, requests, aiohttp
-    (which needs the extra `serve`). Connections that Python does not make are not refused: those of
-    uvloop, gRPC and other processes.
+    (which needs the extra `serve`). Refused are TCP connections, and lookups of names, that Python
+    makes: not those of uvloop, gRPC and other processes.
 
     Args:
         recording: what `feval.load` takes, or an open `feval.serving.Application`.
@@ -111,29 +118,49 @@ def replaying(
     with ReplayTransport(recording, run=run, **options) as replay, ExitStack() as stack:
         own = _Replaying(replay, allow)
         stack.callback(own.close)
-        for module, kind, name, make in _PATCHES:
-            if module in sys.modules:
-                owner = getattr(sys.modules[module], kind)
-                before = getattr(owner, name)
-                setattr(owner, name, make(own, before))
-                stack.callback(setattr, owner, name, before)
-        if not _HOOKED.is_set():
-            _HOOKED.set()
-            sys.addaudithook(_refuse)
-        _ACTIVE.append(own)
-        stack.callback(_ACTIVE.remove, own)
-        yield replay
+        with _LOCK:
+            _ACTIVE.append(own)
+            _patch()
+        try:
+            yield replay
+        finally:
+            with _LOCK:
+                _ACTIVE.remove(own)
+                if not _ACTIVE:
+                    _UNDO.close()
+
+
+_UNDO = ExitStack()
+_PATCHED: set[str] = set()
+
+
+def _patch() -> None:
+    """Patch the libraries that are imported, until the last block ends."""
+    if not _HOOKED.is_set():
+        _HOOKED.set()
+        sys.addaudithook(_refuse)
+    for module, kind, name, make in _PATCHES:
+        own = f"{module}.{kind}"
+        if module in sys.modules and own not in _PATCHED:
+            owner = getattr(sys.modules[module], kind)
+            before = getattr(owner, name)
+            setattr(owner, name, make(before))
+            _PATCHED.add(own)
+            _UNDO.callback(_PATCHED.discard, own)
+            _UNDO.callback(setattr, owner, name, before)
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _ACTIVE or event not in ("socket.connect", "socket.getaddrinfo"):
+    if event not in ("socket.connect", "socket.getaddrinfo") or not (active := _ACTIVE[-1:]):
         return
-    own = _ACTIVE[-1]
+    own = active[0]
     host, port = arguments[:2]
     if event == "socket.connect":
         if not isinstance(arguments[1], tuple):
             return  # of this machine
         host, port = arguments[1][:2]
+    if isinstance(host, bytes | bytearray):
+        host = host.decode("ascii", "replace")
     if not isinstance(host, str):
         return
     if not own.lets_pass(host, port):
@@ -150,70 +177,92 @@ def _refused(host: str) -> UsageError:
     )
 
 
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(host))
-    except ValueError:
-        return False
+_Handler = Callable[..., Any]
 
 
-_Make = Callable[[_Replaying, Callable[..., Any]], Callable[..., Any]]
-
-
-def _httpx(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
+def _httpx(before: _Handler) -> _Handler:
     @functools.wraps(before)
     def handle(self: Any, request: Any) -> Any:
         url = request.url
-        if own.takes(request.method, url.host, url.port, url.path):
-            return own.replay.handle_request(request)
+        for own in _ACTIVE[-1:]:
+            if own.takes(request.method, url.host, url.port, url.path):
+                return own.replay.handle_request(request)
         return before(self, request)
 
     return handle
 
 
-def _async_httpx(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
+def _async_httpx(before: _Handler) -> _Handler:
     @functools.wraps(before)
     async def handle(self: Any, request: Any) -> Any:
         url = request.url
-        if own.takes(request.method, url.host, url.port, url.path):
-            return await own.asynchronous.handle_async_request(request)
+        for own in _ACTIVE[-1:]:
+            if own.takes(request.method, url.host, url.port, url.path):
+                return await own.asynchronous.handle_async_request(request)
         return await before(self, request)
 
     return handle
 
 
-def _requests(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
+class _Body(BytesIO):
+    """A body that is closed at its end, as a connection is."""
+
+    @property
+    def closed(self) -> bool:
+        return super().closed or not self.getbuffer()[self.tell() :]
+
+
+def _requests(before: _Handler) -> _Handler:
     @functools.wraps(before)
     def send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-        url = urlsplit(request.url)
-        if not own.takes(request.method, url.hostname or "", url.port, url.path):
-            return before(self, request, *args, **options)
-        body = request.body or b""
-        body = body.encode() if isinstance(body, str) else body
-        reply = own.replay.answer(request.method, url.path, url.query, request.headers, body)
-        content = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
-        urllib3 = sys.modules["urllib3"]
-        raw = urllib3.HTTPResponse(
-            BytesIO(content), dict(reply.headers), reply.status, preload_content=False
-        )
-        return self.build_response(request, raw)
+        url, body = urlsplit(request.url), request.body or b""
+        for own in _ACTIVE[-1:]:
+            path = unquote(url.path)
+            if not own.takes(request.method, url.hostname or "", url.port, path):
+                continue
+            if not isinstance(body, str | bytes):
+                body = body.read() if hasattr(body, "read") else b"".join(body)
+            headers = {
+                name: value.decode("latin-1") if isinstance(value, bytes) else value
+                for name, value in request.headers.items()
+            }
+            raw = body.encode() if isinstance(body, str) else body
+            reply = own.replay.answer(request.method, path, url.query, headers, raw)
+            content = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
+            response = sys.modules["urllib3"].HTTPResponse(
+                _Body(content), dict(reply.headers), reply.status, reason=responses[reply.status],
+                preload_content=False,
+            )  # fmt: skip
+            return self.build_response(request, response)
+        return before(self, request, *args, **options)
 
     return send
 
 
-def _aiohttp(own: _Replaying, before: Callable[..., Any]) -> Callable[..., Any]:
+def _aiohttp(before: _Handler) -> _Handler:
     @functools.wraps(before)
     async def request(self: Any, method: str, url: Any, **options: Any) -> Any:
         whole = urlsplit(str(self._build_url(url)))
-        if own.takes(method, whole.hostname or "", whole.port, whole.path):
-            query = f"?{whole.query}" if whole.query else ""
-            url = f"{own.url()}{application_path(whole.path)}{query}"
+        path = unquote(whole.path)
+        for own in _ACTIVE[-1:]:
+            if own.takes(method, whole.hostname or "", whole.port, path):
+                given = dict(options.get("headers") or {})
+                sent = {n: value for n, value in given.items() if n.lower() not in _THEIRS}
+                named = any(name.lower() == "x-feval-run" for name in (*self.headers, *sent))
+                path = application_path(path)
+                if not named and not path.startswith("/run/"):
+                    sent["X-Feval-Run"] = own.replay.run
+                query = f"?{whole.query}" if whole.query else ""
+                options |= {"headers": sent, "proxy": None}
+                url = f"{own.url()}{quote(path, safe='/:@')}{query}"
         return await before(self, method, url, **options)
 
     return request
 
 
-_PATCHES: Sequence[tuple[str, str, str, _Make]] = (
+_THEIRS = {"host", "origin"}
+
+_PATCHES: Sequence[tuple[str, str, str, Callable[[_Handler], _Handler]]] = (
     ("httpx", "HTTPTransport", "handle_request", _httpx),
     ("httpx", "AsyncHTTPTransport", "handle_async_request", _async_httpx),
     ("httpx2", "HTTPTransport", "handle_request", _httpx),

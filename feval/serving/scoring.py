@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from feval.recording.arrays import stated_direction
 from feval.serving.cots import TextCache
 from feval.serving.library import Library, ServedDataset, some
 from feval.serving.runs import RunName
@@ -97,14 +98,16 @@ class RecordedScores:
     ) -> list[tuple[float, list[float]]]:
         """Score and step scores of each pair of a question and a CoT."""
         scorer = fields.get("model")
+        if not isinstance(scorer, str):
+            raise wrong("model", "the name of a scorer", scorer)
         known = {name: None for llm in self._library.llms for name in llm.pool.channels.scorers()}
-        if scorer not in known:
+        if scorer not in known and stated_direction(scorer)[0] not in known:
             raise UnknownError(
-                f"No scorer {str(scorer)[:_SHOWN]!r} was recorded. Scores are by"
+                f"No scorer {scorer[:_SHOWN]!r} was recorded. Scores are by"
                 f" {some(known) or 'nobody'}; name one as the model.",
                 parameter="model",
             )
-        return [self._of(str(scorer), *pair, whole=whole) for pair in pairs]
+        return [self._of(scorer, *pair, whole=whole) for pair in pairs]
 
     def _of(
         self, scorer: str, question: str, text: str, *, whole: bool
@@ -112,14 +115,20 @@ class RecordedScores:
         found: dict[str, tuple[float, list[float]]] = {}
         for served, row in self._rows().get(question, ()):
             for llm in served.llms:
-                if scorer not in llm.pool.channels.scorers():
+                if not {scorer, stated_direction(scorer)[0]} & {*llm.pool.channels.scorers()}:
                     continue
                 scores = llm.pool.scores(scorer)
+                has_steps = bool(scores.steps.values.size)
+                # the higher the better, or refused
+                values = llm.pool.aggregated(scorer, "last" if has_steps else "score")
                 for sample, cot in enumerate(self._texts.of(llm, row)):
-                    own = float(scores.values[row, sample])
+                    own = float(values[row, sample])
                     steps = scores.steps.of(row, sample).tolist()
-                    if cot.text == text and (steps or not np.isnan(own)):
+                    if cot.text == text and not np.isnan(own):
+                        if steps and steps[-1] != own:  # lower was better
+                            steps = [-each for each in steps]
                         found[repr((own, steps))] = own, steps
+                        break  # of CoTs with one text the first counts
         if not found:
             raise MissError(
                 f"No score by {scorer!r} was recorded of the CoT {text[:_SHOWN]!r} on the question"
@@ -131,7 +140,7 @@ class RecordedScores:
                 f" the question {question[:_SHOWN]!r}. Serve one LLM (--llm)."
             )
         [(own, steps)] = found.values()
-        if whole and np.isnan(own):
+        if whole and steps:
             raise MissError(
                 f"{scorer!r} gave step scores and no score of whole CoTs; ask /pooling for them."
             )
@@ -144,10 +153,9 @@ class RecordedScores:
                 places = defaultdict[str, dict[_Place, None]](dict)
                 for served in self._library.served:
                     for row, text in enumerate(served.texts):
-                        prompts = (served.conversation(llm, row) for llm in served.llms)
-                        asked = (own.last_user_text for own in prompts if own is not None)
-                        for each in chain([text], asked):
-                            places[each][served, row] = None
+                        places[text][served, row] = None
+                    for row, own in chain(*map(served.conversations, served.llms)):
+                        places[own.last_user_text][served, row] = None
                 self._places = {text: [*own] for text, own in places.items()}
             return self._places
 

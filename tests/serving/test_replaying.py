@@ -6,6 +6,7 @@ import sys
 import threading
 
 import openai
+import orjson
 import pytest
 from serving_doubles import opened, simple, user
 
@@ -59,6 +60,20 @@ def test_other_libraries_are_answered(recording, draw):
         assert reply.json()["choices"][0]["message"]["content"] == draw[0]
         assert asyncio.run(ask()) == draw[1]
         assert replay.ledger()["cots"] == 2
+        streamed = requests.post(URL, json=ASKED | {"stream": True}, stream=True, timeout=9)
+        assert b"[DONE]" in b"".join(streamed.iter_content(chunk_size=None))
+        raw = iter([orjson.dumps(ASKED)])
+        named = requests.post(URL, data=raw, headers={"X-Feval-Run": b"other"}, timeout=9)
+        assert (named.reason, named.headers["X-Feval-Run"]) == ("OK", "other")
+
+        async def named_ask():
+            url = URL.replace("/v1", "/run/third/v1")
+            own = {"Origin": "https://x.example"}
+            async with aiohttp.ClientSession() as session:
+                replies = [await session.post(url, json=ASKED, headers=own) for url in (url, URL)]
+                return [reply.headers["X-Feval-Run"] for reply in replies]
+
+        assert asyncio.run(named_ask()) == ["third", "default"]
         with pytest.raises(UsageError, match=r"example\.com was refused"):
             requests.get("https://example.com/", timeout=9)
         listed = requests.get("https://api.openai.com/v1/models", timeout=9).json()["data"]
@@ -100,6 +115,33 @@ def test_loopback_and_allowed_hosts_pass(recording):
                 socket.create_connection(("192.0.2.2", 9), timeout=0.05)
     with pytest.raises(UsageError, match="a list of hosts"), feval.replaying(recording, allow="x"):
         pass
+
+
+def test_all_addresses_of_an_allowed_host_pass(recording, monkeypatch):
+    def looked_up(*arguments, **_):
+        sys.audit("socket.getaddrinfo", *arguments, 0, 0, 0)
+        found = [("192.0.2.7", 0), ("2001:db8::7", 0, 0, 0)]
+        return [(None, None, None, "", address) for address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with feval.replaying(recording, allow=["host.example"]):
+        with pytest.raises(UsageError):
+            sys.audit("socket.connect", None, ("2001:db8::7", 443, 0, 0))
+        socket.getaddrinfo("host.example", 443)
+        sys.audit("socket.connect", None, ("2001:db8::7", 443, 0, 0))
+        sys.audit("socket.connect", None, (b"127.0.0.1", 443))
+        sys.audit("socket.connect", None, ("0.0.0.0", 8000))  # noqa: S104  this machine's own
+
+
+def test_blocks_that_overlap_leave_nothing_behind(recording):
+    before = httpx2.HTTPTransport.handle_request
+    first, second = (feval.replaying(recording, run=run) for run in "ab")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert httpx2.post(URL, json=ASKED).headers["x-feval-run"] == "b"
+    second.__exit__(None, None, None)
+    assert httpx2.HTTPTransport.handle_request is before
 
 
 def test_blocks_nest_and_leave_nothing_behind(recording, draw):

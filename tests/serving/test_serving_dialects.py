@@ -65,7 +65,7 @@ def fields_of(name, text, **fields):
 
 
 def asked(name, text=QUESTIONS[0], *, path=None, query="", headers=None, **fields):
-    raw = orjson.dumps(fields_of(name, text, **fields))
+    raw = json.dumps(fields_of(name, text, **fields)).encode()
     return Call("POST", path or PATHS[name], query, headers or {}, raw)
 
 
@@ -469,6 +469,16 @@ def test_what_adds_to_a_conversation_unseen_is_refused(app):
         assert reply.headers.get("x-feval-match") != "request"
 
 
+def test_arguments_that_are_too_deep_are_refused(app):
+    deep = json.loads("[" * 300 + "]" * 300)
+    block = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": deep}}
+    made = [{"role": "assistant", "content": [block]}]
+    assert app.respond(asked("anthropic", messages=[user("Go."), *made])).status == 400
+    part = {"functionCall": {"name": "f", "args": {"a": deep}}}
+    contents = [{"role": "model", "parts": [part]}]
+    assert app.respond(asked("gemini", contents=contents)).status == 400
+
+
 def test_what_is_no_json_is_refused(app):
     for path in PATHS.values():
         deep = b'{"model": "m", "x": ' + b"[" * 400 + b"]" * 400 + b"}"
@@ -511,7 +521,8 @@ def test_a_terminal_shows_what_each_run_asked_and_what_was_refused(app):
     ]
     assert rows[0]["found by"] == "request 2"
     assert [row["refused"] for row in rows] == ["not_recorded 1"] * 2
-    assert float(rows[0]["USD"]) == pytest.approx(app.ledger("a")["usd"])
+    app.reset("a")
+    assert app.refusals() == {"b": {"not_recorded": 1}}
 
 
 @pytest.mark.parametrize(("quiet", "is_shown"), [(False, True), (True, False)])

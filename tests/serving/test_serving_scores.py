@@ -91,11 +91,35 @@ def test_a_conversation_has_its_score_or_those_of_its_steps(app):
         ("/rerank", {"query": QUESTIONS[0], "documents": [cot(0, 1)], "top_n": "1"}, 400, "top"),
         ("/pooling", {"input": f"{QUESTIONS[0]} {cot(0, 1)}"}, 400, "looked up by messages"),
         ("/pooling", {"messages": {}}, 400, "a list of messages"),
+        ("/pooling", {"model": {}, "messages": []}, 400, "the name of a scorer"),
     ],
 )  # fmt: skip
 def test_what_was_not_scored_is_refused_and_never_0(app, path, fields, status, said):
     found, reply = ask(app, path, **fields)
     assert (found, said in reply["error"]["message"]) == (status, True), reply
+
+
+def test_lower_may_be_better_and_the_first_of_equal_texts_counts(tmp_path):
+    [question] = asked_by_text(QUESTIONS[:1])
+    texts = ["One.", "Two.", "Two.", "Three."]
+    plain = write(
+        tmp_path / "p", [(LLMInfo("alpha", 0.7, 64), [rows(question, texts=texts)])], [question]
+    )
+    scores = [ScoreRows("q0", range(4), [4.5, 1.5, 1.25, 3.0])]
+    for name in ("loss:lower", "ppl"):
+        own = ScorerInfo(name, "http", {})
+        path = add_scores(plain, tmp_path / name.replace(":", "-"), own, {("toy", "alpha"): scores})
+        asked = {"query": QUESTIONS[0], "documents": ["One.", "Two."]}
+        with opened(path) as app:
+            if name == "ppl":
+                status, reply = ask(app, "/rerank", name, **asked)
+                assert (status, "lower" in reply["error"]["message"]) == (400, True)
+                name = "ppl:lower"
+            results = ask(app, "/rerank", name, **asked)[1]["results"]
+            assert [(own["index"], own["relevance_score"]) for own in results] == [
+                (1, -1.5),
+                (0, -4.5),
+            ]
 
 
 def test_our_own_client_gets_the_scores_back(recording, tmp_path):

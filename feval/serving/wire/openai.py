@@ -17,6 +17,7 @@ from feval.serving.wire.calls import EVENT_STREAM, Reply, RequestError, json_rep
 from feval.values import Record, RecordLike
 
 _REASONING = ("reasoning", "reasoning_content")
+_LONG_NUMBER = re.compile(r"\d{19}")
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -399,7 +400,7 @@ def conversation(messages: Sequence[Any]) -> Conversation:
     return Conversation(tuple(texts), frozenset(not_text), tuple(tools) if any(tools) else ())
 
 
-def as_body(fields: RecordLike) -> bytes:
+def as_body(fields: object) -> bytes:
     """Return a body; `RequestError` for what is nested too deep to be written."""
     try:
         return orjson.dumps(fields)
@@ -448,7 +449,8 @@ class _Calls:
         self._ids[str(call.get("id") or number)] = number
         arguments = function["arguments"] or "{}"
         with suppress(ValueError, TypeError):  # no JSON, or too deep
-            arguments = canonical(orjson.loads(arguments))
+            if not _LONG_NUMBER.search(arguments):  # which would be rounded
+                arguments = canonical(orjson.loads(arguments))
         return {
             "id": number,
             "type": "function",

@@ -220,6 +220,13 @@ def test_nothing_of_a_conversation_with_tools_is_taken_for_something_else(record
     assert status(first, made, result | {"content": image}) == 400
     assert status(first, made, result | {"tool_call_id": "another"}) == 400
     assert status(first, made | {"tool_calls": [other]}, result) == 400
+    long, longer = (
+        {**call, "function": {"name": "add", "arguments": f'{{"a":{10**21 + n}}}'}}
+        for n in range(2)
+    )
+    assert conversation([made | {"tool_calls": [long]}]) != conversation(
+        [made | {"tool_calls": [longer]}]
+    )
     assert status(made, result, first) == 400
     assert status(first, tools=[]) == status(first, tool_choice="none") == 400
     for odd in (5, [5], [{"function": {}}], [{"function": {"arguments": "[" * 400}}]):

@@ -12,6 +12,7 @@ import orjson
 from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.openai import as_body
 from feval.values import Record, RecordLike
 
 PATH = (
@@ -91,7 +92,7 @@ def _messages(value: object, where: str, usual: str) -> list[Record]:
             calls.append(parts.call(made.get("name"), made.get("args"), made.get("id")))
         elif "functionResponse" in part:
             said = parts.as_record(part["functionResponse"], each)
-            result = orjson.dumps(said.get("response")).decode()
+            result = as_body(said.get("response")).decode()
             asked = {"tool_call_id": said.get("id") or said.get("name")}
             others = [{"type": "parts"}] if said.get("parts") else []
             results.append(parts.message("tool", [result, *others]) | asked)

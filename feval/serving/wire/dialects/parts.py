@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from feval.serving.wire.calls import MissError, wrong
+from feval.serving.wire.openai import as_body
 from feval.values import Record, RecordLike
 
 _WORD = re.compile(r"\s*\S+|\s+")
@@ -86,7 +87,7 @@ def message(role: str, parts: Sequence[str | Record], calls: Sequence[Record] = 
 
 def call(name: object, arguments: object, number: object = None) -> Record:
     """Return a call of a tool; arguments that are no text become JSON."""
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
+    text = arguments if isinstance(arguments, str) else as_body(arguments or {}).decode()
     return {"id": number, "type": "function", "function": {"name": name, "arguments": text}}
 
 
