@@ -1,6 +1,6 @@
 """The application: a call in, a reply out. It opens no connection and knows no web framework.
 
-The in-process transport (`transport`) and the server (`web`) both call it.
+The in-process transport (`transport`) and the server (`server`) both call it.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Application:
             raise
 
     def respond(self, call: Call) -> Reply:
-        """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is
+        """Answer a request. Errors become replies in the dialect's shape; only a `ReplayWarning` is
         raised.
         """
         shape = dialects.error_shape(call.path)

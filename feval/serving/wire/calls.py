@@ -143,7 +143,7 @@ def bug_reply(error: Exception, shape: Callable[[ServingError], object] = openai
 
 
 class ServingError(FevalError):
-    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at
+    """An error that is sent in the shape of the dialect, with an HTTP status, the field at
     fault and a word for programs.
     """
 

@@ -72,7 +72,7 @@ def _events(completion: RecordLike, *, with_usage: bool) -> Iterator[bytes]:
 
 def _text_parts(choice: RecordLike) -> Iterator[Record]:
     """The text word by word, then the finish reason with the log-probabilities."""
-    for word in _WORD.findall(choice["text"] or ""):
+    for word in words(choice["text"] or ""):
         yield {**choice, "text": word, "logprobs": None, "finish_reason": None}
     yield {**choice, "text": ""}
 
@@ -91,7 +91,7 @@ def _chat_parts(choice: RecordLike) -> Iterator[Record]:
         part["feval"] = choice["feval"]
     first = "" if isinstance(content, str) else content
     yield part | {"delta": {"role": "assistant"} | message | {"content": first}}
-    for word in _WORD.findall(next(iter(reasoning.values()), "")):
+    for word in words(next(iter(reasoning.values()), "")):
         yield part | {"delta": dict.fromkeys(reasoning, word)}
     if isinstance(content, str):
         for piece, logprobs in _pieces(content, choice.get("logprobs")):
@@ -111,7 +111,7 @@ def _pop_reasoning(message: Record) -> dict[str, str]:
 def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, Record | None]]:
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(tokens, list) or not tokens:
-        yield from ((word, None) for word in _WORD.findall(content))
+        yield from ((word, None) for word in words(content))
         return
     texts = [token.get("token") if isinstance(token, dict) else None for token in tokens]
     if not all(isinstance(text, str) for text in texts) or "".join(map(str, texts)) != content:
@@ -398,6 +398,11 @@ def conversation(messages: Sequence[Any]) -> Conversation:
         ]
         texts, tools = [text for text, _ in both], [own for _, own in both]
     return Conversation(tuple(texts), frozenset(not_text), tuple(tools) if any(tools) else ())
+
+
+def words(text: str) -> list[str]:
+    """Return a text word by word, with the white space before each."""
+    return _WORD.findall(text)
 
 
 def as_body(fields: object) -> bytes:

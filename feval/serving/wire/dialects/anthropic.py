@@ -11,6 +11,7 @@ import orjson
 from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.openai import words
 from feval.values import Record, RecordLike
 
 PATH = r"/v1/messages(?P<count>/count_tokens)?"
@@ -133,7 +134,7 @@ def _deltas(block: RecordLike) -> Iterator[Record]:
     if block["type"] == "tool_use":
         yield {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
         return
-    for word in parts.words(block[block["type"]]):
+    for word in words(block[block["type"]]):
         yield {"type": f"{block['type']}_delta", block["type"]: word}
 
 

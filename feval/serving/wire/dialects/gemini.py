@@ -12,7 +12,7 @@ import orjson
 from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
-from feval.serving.wire.openai import as_body
+from feval.serving.wire.openai import as_body, words
 from feval.values import Record, RecordLike
 
 PATH = (
@@ -132,7 +132,7 @@ def _pieces(completion: RecordLike) -> Iterator[Record]:
     choices = completion["choices"]
     for choice in choices:
         for part in _parts(choice):
-            for word in parts.words(part["text"]) if "text" in part else [None]:
+            for word in words(part["text"]) if "text" in part else [None]:
                 own = part if word is None else part | {"text": word}
                 yield _response(completion, [_candidate(choice, [own], ends=False)], ends=False)
         last = choice is choices[-1]

@@ -10,6 +10,7 @@ import orjson
 from feval.serving.wire.calls import Reply, ServingError, json_reply
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.openai import words
 from feval.values import Record, RecordLike
 
 PATH = r"/api/(?P<kind>chat|generate)"
@@ -85,9 +86,9 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         return json_reply(part(text, thoughts, made) | ends, headers=headers)
 
     def lines() -> Iterator[bytes]:
-        for word in parts.words(thoughts):
+        for word in words(thoughts):
             yield orjson.dumps(part("", word) | {"done": False}) + b"\n"
-        for word in parts.words(text):
+        for word in words(text):
             yield orjson.dumps(part(word) | {"done": False}) + b"\n"
         if made:
             yield orjson.dumps(part("", calls=made) | {"done": False}) + b"\n"

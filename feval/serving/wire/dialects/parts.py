@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -12,8 +11,6 @@ import orjson
 from feval.serving.wire.calls import MissError, wrong
 from feval.serving.wire.openai import as_body
 from feval.values import Record, RecordLike
-
-_WORD = re.compile(r"\s*\S+|\s+")
 
 
 class Asked(NamedTuple):
@@ -143,11 +140,6 @@ def calls(choice: RecordLike) -> list[tuple[str, str, str]]:
         (own["id"], own["function"]["name"], own["function"]["arguments"])
         for own in choice["message"].get("tool_calls") or ()
     ]
-
-
-def words(text: str) -> list[str]:
-    """Return a text word by word, with the white space before each."""
-    return _WORD.findall(text)
 
 
 def events(named: Iterable[Record]) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from feval.serving.wire.calls import EVENT_STREAM, Reply, json_reply, openai_error
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.openai import words
 from feval.values import Record, RecordLike
 
 PATH = r"(?:/v1|/openai(?:/v1)?)/responses"
@@ -147,7 +148,7 @@ def _events(whole: Record) -> Iterator[Record]:
             kind, where = part["type"], place | {"content_index": at}
             more: Record = {"logprobs": []} if kind == "output_text" else {}
             yield {"type": "response.content_part.added", "part": part | {"text": ""}} | where
-            for word in parts.words(part["text"]):
+            for word in words(part["text"]):
                 yield {"type": f"response.{kind}.delta", "delta": word} | where | more
             yield {"type": f"response.{kind}.done", "text": part["text"]} | where | more
             yield {"type": "response.content_part.done", "part": part} | where
