@@ -11,7 +11,7 @@ import pytest
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
-from feval.estimators.comparisons import accuracy_at, bradley_terry, drift, hull_area
+from feval.estimators.comparisons import accuracy_at, bradley_terry, hull_area
 from feval.estimators.coupling import (
     coupled_correctness,
     coupled_statistics,
@@ -244,11 +244,6 @@ OUT_OF_RANGE = [
     ("seed", lambda: bootstrap_interval(CURVE, seed=1 << 128)),
     (r"lie in \[-1, 1\]", difference_test, [[0.5], [-1.5]]),
     (r"lie in \[0, 1\]", accuracy_interval, [[0.5], [-0.5]]),
-    (r"shapes are \(2,\), \(1,\), \(2,\), \(2,\)", drift, ZEROS, ZEROS[:1], ZEROS, ZEROS == 0),
-    ("one value for each CoT", drift, *(ZEROS[None],) * 3, ZEROS[None] == 0),
-    ("whole numbers.*float64", drift, ZEROS, ZEROS, ZEROS / 2, ZEROS == 0),
-    ("true or false.*int64", drift, ZEROS, ZEROS, ZEROS, ZEROS),
-    ("resamples=0", lambda: drift(ZEROS, ZEROS, ZEROS, ZEROS == 0, resamples=0)),
     ("between its ends", accuracy_at, 0.5, COSTS, CURVE),
     ("has no accuracy", accuracy_at, 0.5, A([0.0, 64.0]), CURVE),
     ("cheapest", hull_area, COSTS, CURVE, 0.5, 2.0),
