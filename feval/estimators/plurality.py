@@ -760,31 +760,6 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     return accuracy
 
 
-def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
-    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`;
-    `.mean()` estimates V_n.
-
-    Args:
-        bits: [Q, K] whether call k on question i was right, 0 or 1.
-        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1,
-            V_2, ...
-
-    Returns:
-        One column per number of votes.
-
-    Raises:
-        ShortPoolError: more votes than calls.
-        OutOfRangeError: bits that are not 0 or 1, no calls, or votes below 1.
-    """
-    recorded = checked_bits(bits)
-    calls = recorded.shape[1]
-    right = recorded.sum(axis=1, dtype=np.int64)
-    first, rows = distinct((right,))
-    numbers = range(1, calls + 1, 2) if votes is None else votes
-    columns = [hypergeometric_majority(right[first], calls, m) for m in numbers]
-    return PerQuestion(np.stack(columns, axis=1) if columns else np.empty((len(first), 0)), rows)
-
-
 @cache
 def _table(calls: int, votes: int) -> Floats:
     """[K + 1] the probability for c = 0..K."""

@@ -44,10 +44,9 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
-from feval.estimators.arrays import Bools, Floats, Result, checked_probabilities
+from feval.estimators.arrays import Bools, Floats, Result
 from feval.estimators.moments import Moments
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
@@ -288,22 +287,6 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
     )
 
 
-def three_vote_interval(moments: Moments) -> Range:
-    """The interval of three votes in closed form (arXiv 2605.03379, Theorem 4.2, eqs. (11)-(12)).
-
-    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at
-    most 1/8 apart, in a form without cancellation.
-
-    Args:
-        moments: [...] the table of (mu, nu).
-
-    Returns:
-        L_1 and U_1; both 0 at mu = 0 and both 1 at mu = 1.
-    """
-    x0, x1 = _ratios(moments)
-    return Range(moments.nu + 2.0 * moments.unsteady * x1, moments.nu + 2.0 * moments.unsteady * x0)
-
-
 def infinite_vote_interval(moments: Moments) -> Range:
     """Sharp infimum and supremum of V_inf = Pr(Q > 1/2) + Pr(Q = 1/2) / 2 (arXiv 2605.03379,
     Theorem 4.3, eq. (13)).
@@ -340,51 +323,19 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
     return CertifiedGain(beyond & (moments.unsteady > 0), moments.unsteady * (2.0 * x1 - 1.0))
 
 
-def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
-    """Range of V_n when only mu is known: the convex and concave envelopes of P_n at mu (arXiv
-    2605.03379, eq. (20) for n = 1).
-
-    The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n
-    beyond it; xt = 3/4 for three votes. The lower end is 1 minus the upper end at 1 - mu. It never
-    exceeds mu: one call certifies no gain.
-
-    Args:
-        mu: [...] one-call accuracy.
-        n: index of the budget.
-
-    Returns:
-        The smallest and largest possible V_n.
-
-    Raises:
-        OutOfRangeError: a mu outside [0, 1], or an n that is not a budget index.
-    """
-    check_budget(n)
-    right = checked_probabilities(mu, "mu")
-    tangent = _special_points(int(n)).tangent
-    height = float(majority_accuracy(n, tangent))
-
-    def upper(q: Floats) -> Floats:
-        return np.where(q <= tangent, q / tangent * height, majority_accuracy(n, q))
-
-    return Range(1.0 - upper(1.0 - right), upper(right))
-
-
 class _Points(Result):
-    """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from
-    (0, 0).
-    """
+    """Points of one n where the kinds of extremal distributions meet, xo and x*, and q-."""
 
     origin: float
     triangle: float
-    tangent: float
     inflection: float
 
 
 @cache
 def _special_points(n: int) -> _Points:
     """`_Points` of n; xo = 0 and x* = 1 for n <= 1, where only {0, x0} occurs."""
-    if n == 0:
-        return _Points(0.0, 1.0, 1.0, 0.0)
+    if n <= 1:
+        return _Points(0.0, 1.0, 0.0)
 
     def p(x: float) -> float:
         return float(majority_accuracy(n, x))
@@ -392,9 +343,6 @@ def _special_points(n: int) -> _Points:
     def slope(x: float) -> float:
         return float(majority_slope(n, np.asarray(x)))
 
-    tangent = scipy.optimize.brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
-    if n == 1:
-        return _Points(0.0, 1.0, tangent, 0.0)
     inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
     origin = scipy.optimize.brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
     triangle = scipy.optimize.brentq(
@@ -403,7 +351,7 @@ def _special_points(n: int) -> _Points:
         0.999,
         xtol=1e-16,
     )
-    return _Points(origin, triangle, tangent, inflection)
+    return _Points(origin, triangle, inflection)
 
 
 def _ratios(moments: Moments) -> tuple[Floats, Floats]:

@@ -4,8 +4,8 @@ probability q.
     P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)    (arXiv 2605.03379, eq. (2))
 
 Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. Even budgets add nothing:
-with fair ties 2n votes are as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is
-P_{n-1}. Assumes calls that are independent given the question, each right with probability q.
+with fair ties 2n votes are as accurate as 2n - 1 (appendix A.1), that is P_{n-1}. Assumes
+calls that are independent given the question, each right with probability q.
 
 `UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions.
 P_n has n + 1 zeros and then n + 1 ones. The coefficients give lower bounds that are proofs
@@ -32,7 +32,6 @@ assumes nothing about the calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -77,28 +76,6 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
     check_budget(n)
     result: Floats = scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
     return result
-
-
-def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
-    """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379,
-    appendix A.1).
-
-    Args:
-        votes: an even number, 2 or more.
-        q: [...] probability that a call is right.
-
-    Returns:
-        [...] probabilities.
-
-    Raises:
-        OutOfRangeError: an odd number of votes or none, or a q outside [0, 1].
-    """
-    if votes < 2 or votes % 2:
-        raise OutOfRangeError(
-            f"Fair ties matter for an even number of votes, 2 or more; {votes} were given. For 2n +"
-            " 1 votes take majority_accuracy(n, q)."
-        )
-    return majority_accuracy(votes // 2 - 1, q)
 
 
 def budget_index(votes: int) -> int:
@@ -160,33 +137,6 @@ class UnitPolynomial:
 
     coefficients: tuple[Fraction, ...]
 
-    @classmethod
-    def of_powers(cls, coefficients: Sequence[Any]) -> UnitPolynomial:
-        """Make it from sum_k coefficients[k] q^k; integers, floats, fractions or strings such as
-        "1/3".
-
-        Args:
-            coefficients: lowest power first, at least one.
-
-        Raises:
-            OutOfRangeError: no coefficients, or one that is not a finite number.
-        """
-        if not len(coefficients):
-            raise OutOfRangeError(
-                "A polynomial has one coefficient or more, lowest power first; none were given."
-            )
-        powers = [_fraction(value, k) for k, value in enumerate(coefficients)]
-        degree = len(powers) - 1
-        return cls(
-            tuple(
-                sum(
-                    (powers[k] * Fraction(comb(at, k), comb(degree, k)) for k in range(at + 1)),
-                    Fraction(0),
-                )
-                for at in range(degree + 1)
-            )
-        )
-
     @property
     def degree(self) -> int:
         """d; the degree in powers of q may be lower."""
@@ -208,7 +158,7 @@ class UnitPolynomial:
         return UnitPolynomial(tuple(a + b for a, b in pairs))
 
     def __mul__(self, factor: Any) -> UnitPolynomial:
-        exact = _fraction(factor, 0)
+        exact = Fraction(factor)
         return UnitPolynomial(tuple(exact * value for value in self.coefficients))
 
     __rmul__ = __mul__
@@ -266,15 +216,6 @@ def check_budget(n: float) -> None:
             " given. For more votes ask for the infinite-vote endpoint; budget_index(votes) gives"
             " the n of an odd number of votes."
         )
-
-
-def _fraction(value: Any, index: int) -> Fraction:
-    try:
-        return Fraction(value.item() if isinstance(value, np.generic) else value)
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
-        raise OutOfRangeError(
-            f"Coefficient {index} is {value!r}; give a finite number or a fraction."
-        ) from error
 
 
 _BITS = 61  # of a coefficient: the sum of two fits 63

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from golden_estimators import objective
 from hypothesis import given, settings, strategies as st
-from two_call_cases import PROBABILITY, table_of_moments
+from two_call_cases import PROBABILITY, of_powers, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable
 from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
-    one_call_envelope,
-    three_vote_interval,
     vote_interval,
 )
 from feval.estimators.vote_polynomials import UnitPolynomial, majority_accuracy, majority_polynomial
@@ -89,7 +87,7 @@ def residual_of(bound, index=()):
         if isinstance(bound.objective, int)
         else bound.objective
     )
-    difference = UnitPolynomial.of_powers(bound.quadratic[index].tolist()) - goal
+    difference = of_powers(bound.quadratic[index].tolist()) - goal
     return in_powers(difference if bound.side == "upper" else -difference)
 
 
@@ -221,13 +219,13 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms,
 
 def test_three_votes_have_a_closed_form():
     moments = table_of_moments()
-    closed, general = three_vote_interval(moments), vote_interval(1, moments)
-    np.testing.assert_allclose(closed.low, general.low, atol=1e-15)
-    np.testing.assert_allclose(closed.high, general.high, atol=1e-15)
     inner = (moments.mu > 0) & (moments.mu < 1)
-    mu, rho = moments.mu[inner], moments.rho[inner]
+    mu, nu, rho = moments.mu[inner], moments.nu[inner], moments.rho[inner]
+    apart, votes = moments.unsteady[inner], vote_interval(1, moments)
+    np.testing.assert_allclose(votes.low[inner], nu + 2 * apart**2 / (1 - mu), atol=1e-15)
+    np.testing.assert_allclose(votes.high[inner], nu + 2 * nu * apart / mu, atol=1e-15)
     np.testing.assert_allclose(
-        (closed.high - closed.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15
+        (votes.high - votes.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15
     )
 
 
@@ -265,7 +263,7 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
     moments = Moments.from_correlation(mu, rho)
     result = certified_three_vote_gain(moments)
     assert float(result.gain) == pytest.approx(
-        float(three_vote_interval(moments).low - moments.mu), abs=1e-15
+        float(vote_interval(1, moments).low - moments.mu), abs=1e-15
     )
     if result.certified:
         assert mu > 0.5
@@ -281,15 +279,6 @@ def test_equality_certifies_nothing():
     ]
     assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)
     assert bool(certified_three_vote_gain(Moments.from_values(0.8, 0.7 - 1e-12)).certified)
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 20])
-def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n):
-    moments = table_of_moments(100)
-    alone, both = one_call_envelope(moments.mu, n), vote_interval(n, moments)
-    assert (alone.low <= moments.mu + 1e-15).all()
-    assert (alone.low <= both.low + 1e-14).all()
-    assert (both.high <= alone.high + 1e-14).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, pytest.param(20, marks=pytest.mark.slow)])

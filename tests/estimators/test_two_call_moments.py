@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from places import read_data, read_json
-from two_call_cases import PROBABILITY
+from two_call_cases import PROBABILITY, of_powers
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
 from feval.estimators.plurality import hypergeometric_majority
 from feval.estimators.vote_polynomials import (
-    UnitPolynomial,
     budget_index,
-    even_vote_accuracy,
     least_distances,
     majority_accuracy,
     majority_polynomial,
@@ -97,7 +95,7 @@ def test_majorities_are_sums_of_binomial_terms(n):
 def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes, q):
     terms = [comb(votes, k) * q**k * (1 - q) ** (votes - k) for k in range(votes + 1)]
     with_ties = sum(terms[votes // 2 + 1 :]) + terms[votes // 2] / 2
-    assert even_vote_accuracy(votes, q) == pytest.approx(with_ties, abs=1e-13)
+    assert majority_accuracy(votes // 2 - 1, q) == pytest.approx(with_ties, abs=1e-13)
 
 
 def test_odd_budgets_have_an_index():
@@ -121,7 +119,7 @@ COEFFICIENT = st.one_of(
 def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_slack(
     quadratics, coefficients, sign, slack
 ):
-    goal = UnitPolynomial.of_powers(coefficients)
+    goal = of_powers(coefficients)
     found = least_distances(np.array(quadratics), goal, sign, slack).tolist()
     for quadratic, result in zip(quadratics, found, strict=True):
         powers = [

@@ -11,9 +11,9 @@ import pytest
 from two_call_cases import table_of_moments
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
-from feval.estimators.mixtures import best_mixture, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.mixtures import best_mixture, mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
-from feval.estimators.plurality import empirical_vote_accuracy
+from feval.estimators.plurality import hypergeometric_majority
 from feval.estimators.vote_intervals import infinite_vote_interval, vote_interval
 from feval.estimators.vote_polynomials import majority_accuracy
 from feval.estimators.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
@@ -265,7 +265,8 @@ def test_a_mixture_of_one_policy_is_that_policy():
     bits = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]])
     counts = bits.sum(1)[:, None]
     result = mixture_from_counts(counts, 5, [1.0])
-    np.testing.assert_allclose(result.votes, empirical_vote_accuracy(bits).mean(), atol=1e-15)
+    alone = [hypergeometric_majority(bits.sum(1), 5, votes).mean() for votes in (1, 3, 5)]
+    np.testing.assert_allclose(result.votes, alone, atol=1e-15)
     table = mixture_from_counts(
         np.hstack([counts, 5 - counts]), 5, [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
     )
@@ -283,9 +284,10 @@ def test_counts_are_unbiased_for_known_probabilities():
         result = mixture_from_counts(np.array([c]), size, weights)
         mean += chance * result.votes
         moment += chance * float(result.nu)
-    known = mixture_from_probabilities(np.array(q)[:, None], weights, [0, 1])
-    np.testing.assert_allclose(mean, known.votes, atol=1e-14)
-    assert moment == pytest.approx(float(known.nu), abs=1e-14)
+    chance = np.dot(weights, q)
+    known = [float(majority_accuracy(n, chance)) for n in (0, 1)]
+    np.testing.assert_allclose(mean, known, atol=1e-14)
+    assert moment == pytest.approx(chance**2, abs=1e-14)
 
 
 def test_the_best_mixture_beats_a_fine_grid_and_every_policy():
