@@ -140,8 +140,8 @@ def import_recording(
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
-        executor: reads blocks of the source, see `feval.executors`; `None` for this process. The
-            recording is the same.
+        executor: reads the answers in the CoTs, see `feval.executors`; `None` for this process.
+            The recording is the same.
         map: of a table, as in `from_dataframe`: feval's column -> the table's.
         scores: columns with scores, likewise.
         ignore: columns that are not read, likewise.
@@ -236,9 +236,7 @@ def import_recording(
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
             kind = known.answer_kind if known else answer_kind
-            given = replace(
-                request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind
-            )
+            given = replace(request, questions=file, scratch=writer.root, answer_kind=kind)
             imported = _read(importer, source, given)
         done, parts = 0, (imported, *imported.others)
         total = sum(part.llm_count * len(part.questions) for part in parts)

@@ -7,15 +7,11 @@ per CoT or step, with all. Verbatim answers are the stored ones.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, SourceError
-from feval.executors import results
 from feval.importers.columns import (
     RowReader,
     json_object,
@@ -25,72 +21,22 @@ from feval.importers.columns import (
     sentence_start,
 )
 from feval.importers.reading import Reader, read_lines
-from feval.importers.rows import Piece, Rows
+from feval.importers.rows import Rows
 from feval.importers.source import ImportRequest, Row, SourceContent
 
 _SAMPLES = ("samples", "completions", "responses")
 _COT_NAMES = names_of("cot").keys() | {*_SAMPLES}
-_PIECE_BYTES = 6 << 20
-_PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
 
 def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among
     theirs.
     """
-    if request.executor is not None:
-        try:
-            content, reader = _read_in_pieces(source, request, request.executor)
-        except (ConflictError, SourceError):
-            pass  # read by this process alone, to say what is wrong with the first line that is
-        else:
-            return content.imported(reader)
     content, reader = _Lines(source.name, request), Reader()
     with closing(read_lines(source)) as lines:
         for number, line in reader.json_lines(lines, source.name):
             content.add_line(line, f"line {number} of {source.name}")
     return content.imported(reader)
-
-
-def _read_in_pieces(
-    source: Path, request: ImportRequest, executor: Executor
-) -> tuple[_Lines, Reader]:
-    """Read a file by tasks; raise where anything is wrong with it, or it has blank lines before
-    others.
-    """
-    content, reader = _Lines(source.name, request), Reader()
-    tasks = ((source.name, request.dataset, first, data) for first, data in _pieces(source))
-    for piece, reader_there in results(_read_piece, tasks, executor, ahead=_PIECES_AHEAD):
-        content.add_lines_of(piece)
-        reader.add(reader_there)
-    return content, reader
-
-
-def _pieces(source: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of a line, from 1, and the bytes of the lines from there on."""
-    piece: list[bytes] = []
-    first, size = 1, 0
-    with closing(read_lines(source)) as lines:
-        for line in lines:
-            piece.append(line)
-            size += len(line)
-            if size >= _PIECE_BYTES:
-                yield first, b"".join(piece)
-                first, size, piece = first + len(piece), 0, []
-    yield first, b"".join(piece)
-
-
-def _read_piece(source: str, dataset: str, first: int, data: bytes) -> tuple[_Piece, Reader]:
-    """Read some lines of a file: a task."""
-    content, reader = _Lines(source, ImportRequest(dataset), is_piece=True), Reader()
-    content.count = first - 1
-    for number, line in reader.json_lines(io.BytesIO(data), source, first):
-        content.add_line(line, f"line {number} of {source}")
-    return (content.piece(), content.by_question, first - 1, content.count), reader
-
-
-_Piece = tuple[Piece, bool | None, int, int]
-"""What some lines hold; their layout, and how many lines come before them and before the next."""
 
 
 class _Lines(Rows):
@@ -101,22 +47,10 @@ class _Lines(Rows):
     by_question: bool | None = None
     count = 0
 
-    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
-        super().__init__(source, request, is_piece=is_piece)
+    def __init__(self, source: str, request: ImportRequest) -> None:
+        super().__init__(source, request)
         self._samples = RowReader(names_of("request", "llm", "cot"))
         self._shared = RowReader(question_names("question", "request", "llm"))
-
-    def add_lines_of(self, piece: _Piece) -> None:
-        """Add the lines behind those before; raise where they do not go together, without saying
-        why.
-        """
-        rows, by_question, before, end = piece
-        if by_question is None:  # there are blank ones alone
-            return
-        if before != self.count or self.by_question not in (None, by_question):
-            raise SourceError("The lines have two layouts, or blank ones are among them.")
-        self.add_piece(rows)
-        self.by_question, self.count = by_question, end
 
     def add_line(self, line: Any, where: str) -> None:
         """Add one line."""

@@ -255,10 +255,6 @@ class Reader:
         """Return a sentence for each oddity so far."""
         return [text.format(count) for text in _ODDITIES if (count := self._oddities[text])]
 
-    def add(self, other: Reader) -> None:
-        """Count the oddities that another reader found."""
-        self._oddities += other._oddities
-
     def json(self, data: bytes, name: str, *, exact: bool = False) -> Any:
         """Read one JSON document; `exact` where whole numbers beyond 64 bits matter.
 
@@ -319,16 +315,13 @@ class Reader:
         self._oddities[_NOT_FINITE] += isinstance(value, float) and value - value != 0
         return value
 
-    def json_lines(
-        self, lines: Iterable[bytes], name: str, first: int = 1
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the number, from `first`, and the value of each line of JSON Lines that is not
-        blank.
+    def json_lines(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, Any]]:
+        """Yield the number, from 1, and the value of each line of JSON Lines that is not blank.
 
         `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold
         other line separators.
         """
-        for number, line in enumerate(lines, first):
+        for number, line in enumerate(lines, 1):
             content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
             if content and not content.isspace():
                 yield number, self.json(content, f"Line {number} of {name}", exact=True)

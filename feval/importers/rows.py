@@ -30,7 +30,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
-from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
+from feval.importers.stored_rows import StoredQuestions, StoredRows
 from feval.recording.content import VERDICT, LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
 
@@ -67,57 +67,24 @@ class _LLM:
     having: Counter[str] = field(default_factory=Counter)
 
 
-Piece = tuple[list[SourceQuestion], dict[str | None, _LLM], PackedRows, Row, set[str]]
-"""What was collected of a piece of a source: questions, LLMs, rows, unknown members with the value
-of the first row that has them, and notes.
-"""
-
-
 class Rows:
     """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question.
 
-    Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the
-    whole. `null_stays`: answers are no answer where all of an LLM are null, rather than to be read
-    from the texts.
+    `null_stays`: answers are no answer where all of an LLM are null, rather than to be read from
+    the texts.
     """
 
-    def __init__(
-        self,
-        source: str,
-        request: ImportRequest,
-        *,
-        is_piece: bool = False,
-        null_stays: bool = False,
-    ) -> None:
+    def __init__(self, source: str, request: ImportRequest, *, null_stays: bool = False) -> None:
         self._questions = StoredQuestions(request.scratch)
         self._numbers: dict[str, int] = {}
         self.llms: dict[str | None, _LLM] = {}
-        self.stored = StoredRows(request.scratch, math.inf if is_piece else None)
+        self.stored = StoredRows(request.scratch)
         self._source, self._request, self._null_stays = source, request, null_stays
         self._reader = RowReader(names_of("question", "request", "llm", "cot"))
         self._probes, self._turns = RowReader(names_of("probe")), RowReader(turn_names())
         self._others: Row = {}
         self._noted: set[str] = set()
         self._gaps = self._repeated = 0
-
-    def piece(self) -> Piece:
-        """Return what was collected."""
-        rows = self.stored.in_memory
-        return list(self._questions), self.llms, rows, self._others, self._noted
-
-    def add_piece(self, piece: Piece) -> None:
-        """Add the next piece of the source; raise where it contradicts those before, without saying
-        on which line.
-        """
-        questions, llms, rows, others, noted = piece
-        own = [self._llm_named(name, llm.decoding, "a line") for name, llm in llms.items()]
-        for llm, later in zip(own, llms.values(), strict=True):
-            llm.having.update(later.having)
-            llm.unanswered_probe = llm.unanswered_probe or later.unanswered_probe
-        numbers = [self._number_of(question, "a line") for question in questions]
-        self.stored.extend(rows, [llm.number for llm in own], numbers)
-        self._others = {**self._others, **others, **self._others}
-        self._noted |= noted
 
     def add(self, row: Row, where: str, *, line: str | None = None, cot: bool = True) -> None:
         """Add a row of any members: a CoT with its question, request and LLM, or these alone."""
@@ -169,14 +136,9 @@ class Rows:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
-        pairs = (values.get(name) or () for name in ("choices", "features"))
-        question = SourceQuestion(
-            str(values["id"]), values.get("question"), values.get("gold"), *pairs
-        )
-        return self._number_of(question, where)
-
-    def _number_of(self, question: SourceQuestion, where: str) -> int:
-        name = question.id
+        name = str(values["id"])
+        pairs = (values.get(each) or () for each in ("choices", "features"))
+        question = SourceQuestion(name, values.get("question"), values.get("gold"), *pairs)
         number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
             self._questions.append(question)

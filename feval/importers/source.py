@@ -5,7 +5,6 @@ counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -149,9 +148,9 @@ class ImportRequest:
     `dataset` is empty where the source should name it. `questions` are those of the questions file,
     in its order. `scratch` is the folder for temporary files, with what does not fit into memory;
     `None`: where the system has such files. `answer_kind`: what answers will be read as.
-    `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns of
-    a table mean. `facts`: what the table's metadata says (`feval.importers.exported.Facts`),
-    where feval exported it. `merges`: questions of one text are one.
+    `layout`: what the columns of a table mean. `facts`: what the table's metadata says
+    (`feval.importers.exported.Facts`), where feval exported it. `merges`: questions of one text
+    are one.
     """
 
     dataset: str
@@ -162,7 +161,6 @@ class ImportRequest:
     max_tokens: int | None = None
     scratch: Path | None = None
     answer_kind: str | None = None
-    executor: Executor | None = field(default=None, repr=False)
     layout: Layout | None = None
     facts: Any = field(default=None, repr=False)
     merges: bool = False

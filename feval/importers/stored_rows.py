@@ -5,7 +5,7 @@ fit into memory; it is gone when it is closed and when the process is killed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -21,8 +21,6 @@ from feval.recording.layout.files import Spill
 
 ROW_BYTES = 32 << 20
 """Bytes of rows that are kept in memory."""
-PackedRows = Mapping[tuple[int, int], bytearray]
-"""(group, question) -> its rows, each with a comma behind it."""
 
 _QUESTION_BYTES = 400  # what a question takes in memory beside its rows
 
@@ -36,11 +34,11 @@ class StoredRows:
     that it has rows of.
     """
 
-    def __init__(self, scratch: Path | None, most_bytes: float | None = None) -> None:
-        self.most_bytes = ROW_BYTES if most_bytes is None else most_bytes
+    def __init__(self, scratch: Path | None) -> None:
+        self.most_bytes = float(ROW_BYTES)
         self._file = Spill(scratch)
         finalize(self, self._file.close)
-        self.in_memory: dict[tuple[int, int], bytearray] = {}
+        self._in_memory: dict[tuple[int, int], bytearray] = {}
         self._bytes = 0
         self._index = array("Q")  # group, question, place and bytes of each piece of the file
 
@@ -53,27 +51,19 @@ class StoredRows:
                 f"A row cannot be kept ({error}): texts and the names of files, columns and scorers"
                 " are valid Unicode. Rename the file or the scorer."
             ) from error
-        self._append(group, question, data + b",")
-
-    def extend(self, packed: PackedRows, groups: Sequence[int], questions: Sequence[int]) -> None:
-        """Add rows of other groups and questions; the numbers that these have here are given."""
-        for (group, question), rows in packed.items():
-            self._append(groups[group], questions[question], rows)
-
-    def _append(self, group: int, question: int, data: bytes | bytearray) -> None:
-        rows = self.in_memory.get((group, question))
+        rows = self._in_memory.get((group, question))
         if rows is None:
-            rows = self.in_memory[group, question] = bytearray()
+            rows = self._in_memory[group, question] = bytearray()
             self._bytes += _QUESTION_BYTES
-        rows += data
+        rows += data + b","
         self._bytes += len(data)
         if self._bytes >= self.most_bytes:
             self._flush()
 
     def _flush(self) -> None:
-        for key, rows in self.in_memory.items():
+        for key, rows in self._in_memory.items():
             self._index.extend((*key, self._file.write(bytes(rows)), len(rows)))
-        self.in_memory.clear()
+        self._in_memory.clear()
         self._bytes = 0
 
     def questions(self, group: int) -> Iterator[tuple[int, list[Any]]]:

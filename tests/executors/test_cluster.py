@@ -167,7 +167,6 @@ def test_every_command_computes_the_same_on_a_cluster(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_an_import_sends_the_texts_to_the_cluster(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("feval.importers.jsonl._PIECE_BYTES", 500)
     monkeypatch.setattr("feval.importers.pools._BLOCK_COTS", 5)
     rows = (
         {"id": n % 9, "question": "Q?", "gold": "1", "text": f"The answer is {n % 4}."}
