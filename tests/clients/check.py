@@ -21,8 +21,7 @@ from recorders.demo import bundled_recording
 
 FOLDER = Path(__file__).parent
 QUESTIONS, SAMPLES = 20, 5
-WHOLE = ("azure", "curl", "litellm")
-"""Clients that vote.py asks for no streams."""
+MODES = ("whole", "streamed")
 
 
 def main() -> None:
@@ -35,7 +34,7 @@ def main() -> None:
         )
         texts = json.dumps([dataset[row].question for row in rows])
         for client, where in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
-            for stream in ([], ["stream"]) if client not in WHOLE else ([],):
+            for mode in MODES:
                 began = time.perf_counter()
                 with serve(recording, datasets="tiny_sums") as server:
                     url = server.url.removesuffix("/v1")
@@ -43,7 +42,7 @@ def main() -> None:
                     if Path(where).is_dir():
                         program = ["node", FOLDER / "vote.mjs"]
                     done = subprocess.run(
-                        [*program, client, url, llm.name, str(SAMPLES), *stream],
+                        [*program, client, url, llm.name, str(SAMPLES), mode],
                         input=texts,
                         capture_output=True,
                         text=True,
@@ -51,7 +50,7 @@ def main() -> None:
                         env=os.environ | {"CLIENTS": where},
                     )
                     if done.returncode:
-                        sys.exit(f"{client} {' '.join(stream)}:\n{done.stderr}")
+                        sys.exit(f"{client} {mode}:\n{done.stderr}")
                     found = json.loads(done.stdout.splitlines()[-1])
                     ledger = server.application.ledger("votes")
                 votes = [
@@ -62,14 +61,15 @@ def main() -> None:
                 right = sum(
                     vote == dataset[row].answer for vote, row in zip(votes, rows, strict=True)
                 )
-                assert ledger["output_tokens"] == found["tokens"], (ledger, found["tokens"])
+                tokens = round(expected.output_tokens_per_question * QUESTIONS)
+                assert ledger["output_tokens"] == tokens, (ledger, tokens)
+                assert found["tokens"] == tokens, (found["tokens"], tokens)
                 assert right / QUESTIONS == expected.accuracy, (right, expected.accuracy)
                 usd = expected.usd_per_question * QUESTIONS
                 assert abs(ledger["usd"] - usd) < 1e-9 * usd, (ledger["usd"], usd)
-                how = "streamed" if stream else "whole"
                 print(  # noqa: T201  the table of clients
-                    f"{client:18} {how:8} {right} of {QUESTIONS} right,"
-                    f" {found['tokens']} output tokens, USD {ledger['usd']:.6g},"
+                    f"{client:18} {mode:8} {right} of {QUESTIONS} right,"
+                    f" {tokens} output tokens, USD {ledger['usd']:.6g},"
                     f" {time.perf_counter() - began:.1f} s"
                 )
 

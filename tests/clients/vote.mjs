@@ -1,6 +1,6 @@
 // Votes on questions through a client of one vendor; this file was never told about feval.
 //
-//     node vote.mjs CLIENT URL MODEL N [stream] < QUESTIONS.json
+//     node vote.mjs CLIENT URL MODEL N whole|streamed < QUESTIONS.json
 //
 // NODE_PATH does not serve modules: CLIENTS names the folder whose node_modules has them.
 // Prints JSON: the texts of N replies per question, and all output tokens that the client saw.
@@ -97,8 +97,8 @@ const clients = {
   },
 };
 
-const [name, url, model, number, stream] = process.argv.slice(2);
-const ask = await clients[name](url, model, Boolean(stream));
+const [name, url, model, number, mode] = process.argv.slice(2);
+const ask = await clients[name](url, model, mode === "streamed");
 const texts = [];
 let tokens = 0;
 for (const question of JSON.parse(readFileSync(0, "utf8"))) {

@@ -1,6 +1,6 @@
 """Votes on questions through a client of one vendor; this file was never told about feval.
 
-    python vote.py CLIENT URL MODEL N [stream] < QUESTIONS.json
+    python vote.py CLIENT URL MODEL N whole|streamed < QUESTIONS.json
 
 Prints JSON: the texts of N replies per question, and all output tokens that the client saw.
 """
@@ -8,26 +8,29 @@ Prints JSON: the texts of N replies per question, and all output tokens that the
 import json
 import sys
 
+USAGE = {"include_usage": True}
+
+
+def of_chat(create, model, stream, **fixed):
+    """Asks by a function that takes and returns what OpenAI's `chat.completions.create` does."""
+
+    def ask(text):
+        asked = fixed | {"model": model, "messages": [{"role": "user", "content": text}]}
+        if not stream:
+            reply = create(**asked)
+            return reply.choices[0].message.content, reply.usage.completion_tokens
+        chunks = [*create(**asked, stream=True, stream_options=USAGE)]
+        words = [getattr(own.choices[0].delta, "content", "") for own in chunks if own.choices]
+        return "".join(own or "" for own in words), chunks[-1].usage.completion_tokens
+
+    return ask
+
 
 def openai(url, model, stream):
     from openai import OpenAI
 
     client = OpenAI(base_url=f"{url}/v1", api_key="votes")
-
-    def ask(text):
-        messages = [{"role": "user", "content": text}]
-        if not stream:
-            reply = client.chat.completions.create(model=model, messages=messages)
-            return reply.choices[0].message.content, reply.usage.completion_tokens
-        chunks = [
-            *client.chat.completions.create(
-                model=model, messages=messages, stream=True, stream_options={"include_usage": True}
-            )
-        ]
-        words = [own.choices[0].delta.content or "" for own in chunks if own.choices]
-        return "".join(words), chunks[-1].usage.completion_tokens
-
-    return ask
+    return of_chat(client.chat.completions.create, model, stream)
 
 
 openai_2 = openai
@@ -37,42 +40,41 @@ def openai_0(url, model, stream):
     import openai as library
 
     library.api_base, library.api_key = f"{url}/v1", "votes"
-
-    def ask(text):
-        asked = {"model": model, "messages": [{"role": "user", "content": text}]}
-        if not stream:
-            reply = library.ChatCompletion.create(**asked)
-            return reply.choices[0].message.content, reply.usage.completion_tokens
-        options = {"include_usage": True}
-        chunks = [*library.ChatCompletion.create(**asked, stream=True, stream_options=options)]
-        words = [own.choices[0].delta.get("content") or "" for own in chunks if own.choices]
-        return "".join(words), chunks[-1].usage.completion_tokens
-
-    return ask
+    return of_chat(library.ChatCompletion.create, model, stream)
 
 
-def curl(url, model, _):
-    import subprocess
-
-    def ask(text):
-        body = json.dumps({"model": model, "messages": [{"role": "user", "content": text}]})
-        sent = ["-H", "Authorization: Bearer votes", "-H", "Content-Type: application/json"]
-        asked = ["curl", "-sS", f"{url}/v1/chat/completions", *sent, "-d", body]
-        reply = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
-        return reply["choices"][0]["message"]["content"], reply["usage"]["completion_tokens"]
-
-    return ask
-
-
-def azure(url, model, _):
+def azure(url, model, stream):
     from openai import AzureOpenAI
 
     client = AzureOpenAI(azure_endpoint=url, api_key="votes", api_version="2024-10-21")
+    return of_chat(client.chat.completions.create, model, stream)
+
+
+def litellm(url, model, stream):
+    from litellm import completion
+
+    own = {"api_base": url, "api_key": "votes", "max_tokens": 120}
+    return of_chat(completion, f"anthropic/{model}", stream, **own)
+
+
+def curl(url, model, stream):
+    import subprocess
 
     def ask(text):
-        messages = [{"role": "user", "content": text}]
-        reply = client.chat.completions.create(model=model, messages=messages)
-        return reply.choices[0].message.content, reply.usage.completion_tokens
+        asked = {"model": model, "messages": [{"role": "user", "content": text}]}
+        if stream:
+            asked |= {"stream": True, "stream_options": USAGE}
+        sent = ["-H", "Authorization: Bearer votes", "-H", "Content-Type: application/json"]
+        command = ["curl", "-sSN", f"{url}/v1/chat/completions", *sent, "-d", json.dumps(asked)]
+        reply = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        if not stream:
+            whole = json.loads(reply)
+            return whole["choices"][0]["message"]["content"], whole["usage"]["completion_tokens"]
+        *events, done = [own.removeprefix("data: ") for own in reply.split("\n\n") if own]
+        chunks = [*map(json.loads, events)]
+        assert done == "[DONE]"
+        words = [own["choices"][0]["delta"].get("content", "") for own in chunks if own["choices"]]
+        return "".join(words), chunks[-1]["usage"]["completion_tokens"]
 
     return ask
 
@@ -176,19 +178,6 @@ def openai_agents(url, model, stream):
     return ask
 
 
-def litellm(url, model, _):
-    import litellm as library
-
-    def ask(text):
-        messages = [{"role": "user", "content": text}]
-        reply = library.completion(
-            f"anthropic/{model}", messages, api_base=url, api_key="votes", max_tokens=120
-        )
-        return reply.choices[0].message.content, reply.usage.completion_tokens
-
-    return ask
-
-
 def ollama(url, model, stream):
     from ollama import Client
 
@@ -206,10 +195,10 @@ def ollama(url, model, stream):
 
 
 def main():
-    name, url, model, number, *stream = sys.argv[1:]
-    ask = globals()[name](url, model, bool(stream))
+    name, url, model, number, mode = sys.argv[1:]
+    client = globals()[name](url, model, mode == "streamed")
     questions = json.load(sys.stdin)
-    said = [[ask(text) for _ in range(int(number))] for text in questions]
+    said = [[client(text) for _ in range(int(number))] for text in questions]
     texts = [[text for text, _ in own] for own in said]
     tokens = sum(tokens for own in said for _, tokens in own)
     json.dump({"texts": texts, "tokens": tokens}, sys.stdout)
