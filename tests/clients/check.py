@@ -22,6 +22,9 @@ from recorders.demo import bundled_recording
 FOLDER = Path(__file__).parent
 QUESTIONS, SAMPLES = 20, 5
 MODES = ("whole", "streamed")
+ONE_MODE = dict.fromkeys(("dspy", "its_hub", "lm_eval", "optillm_votes"), MODES[:1])
+"""Clients that never stream, or always do."""
+ONE_MODE["guidance"] = MODES[1:]
 
 
 def main() -> None:
@@ -34,7 +37,7 @@ def main() -> None:
         )
         texts = json.dumps([dataset[row].question for row in rows])
         for client, where in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
-            for mode in MODES:
+            for mode in ONE_MODE.get(client, MODES):
                 began = time.perf_counter()
                 with serve(recording, datasets="tiny_sums") as server:
                     url = server.url.removesuffix("/v1")
@@ -63,7 +66,7 @@ def main() -> None:
                 )
                 tokens = round(expected.output_tokens_per_question * QUESTIONS)
                 assert ledger["output_tokens"] == tokens, (ledger, tokens)
-                assert found["tokens"] == tokens, (found["tokens"], tokens)
+                assert found["tokens"] in (tokens, None), (found["tokens"], tokens)
                 assert right / QUESTIONS == expected.accuracy, (right, expected.accuracy)
                 usd = expected.usd_per_question * QUESTIONS
                 assert abs(ledger["usd"] - usd) < 1e-9 * usd, (ledger["usd"], usd)

@@ -19,24 +19,34 @@ packages() {
         anthropic) echo anthropic==2.14.0 ;;
         gemini) echo google-genai==3.6.1 ;;
         ollama) echo ollama==0.6.3 ;;
-        pydantic_ai) echo 'pydantic-ai-slim[openai]==2.68.0' ;;
-        openai_agents) echo openai-agents==0.24.0 ;;
+        pydantic_ai | agent_pydantic_ai) echo 'pydantic-ai-slim[openai]==2.68.0' ;;
+        openai_agents | agent_openai_agents) echo openai-agents==0.24.0 ;;
         litellm) echo litellm==1.110.2 ;;
+        langchain | agent_langgraph) echo langchain==1.5.2 langchain-openai==1.7.4 langgraph==1.2.24 ;;
+        llama_index) echo llama-index-llms-openai-like==0.8.1 ;;
+        dspy) echo dspy==3.4.1 ;;
+        haystack) echo haystack-ai==3.4.1 ;;
+        smolagents | agent_smolagents) echo 'smolagents[openai]==1.26.0' ;;
+        guidance) echo guidance==0.3.1 openai==3.57.0 ;;
+        llm) echo llm==0.36 ;;
+        instructor) echo instructor==1.17.0 ;;
+        inspect_ai) echo inspect-ai==0.3.285 openai==3.57.0 ;;
+        lm_eval) echo 'lm-eval[api]==0.4.13' ;;
+        its_hub) echo 'its-hub[lm]==1.2.0' ;;
+        # what its server imports; all that optillm 0.4.0 asks for has torch, spacy and gradio
+        optillm*) echo openai==3.57.0 aiohttp cerebras_cloud_sdk flask math-verify networkx numpy pyyaml 'z3-solver<=4.15.4' ;;
         npm_openai) echo openai@6.49.0 ;;
         npm_vercel) echo ai@6.0.326 @ai-sdk/openai@3.0.141 ;;
         npm_anthropic) echo @anthropic-ai/sdk@1.14.0 ;;
         npm_gemini) echo @google/genai@2.32.0 ;;
         npm_ollama) echo ollama@0.6.4 ;;
-        agent_pydantic_ai) echo 'pydantic-ai-slim[openai]==2.68.0' ;;
-        agent_openai_agents) echo openai-agents==0.24.0 ;;
-        agent_langgraph) echo langchain==1.5.2 langchain-openai==1.7.4 langgraph==1.2.24 ;;
-        agent_smolagents) echo 'smolagents[openai]==1.26.0' ;;
         curl) ;;
         *) feval_stop "$1 is none of the clients of tests/clients/run.sh." ;;
     esac
 }
 
 [ $# -gt 0 ] || set -- openai openai_2 openai_0 azure responses anthropic gemini ollama pydantic_ai openai_agents litellm \
+    langchain llama_index dspy haystack smolagents guidance llm instructor inspect_ai lm_eval its_hub optillm optillm_votes \
     npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl \
     agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents
 pairs='' agents=''
@@ -54,6 +64,9 @@ for client; do
                 "$own" -m venv --without-pip "$place"
                 # shellcheck disable=SC2086
                 [ -z "$needs" ] || "$own" -m pip --python "$place/bin/python" install --quiet $needs
+                case $client in
+                    optillm*) "$own" -m pip --python "$place/bin/python" install --quiet --no-deps optillm==0.4.0 ;;
+                esac
             fi
             case $client in
                 agent_*) agents="$agents ${client#agent_} $place/bin/python" ;;

@@ -7,6 +7,8 @@ Prints JSON: the texts of N replies per question, and all output tokens that the
 
 import json
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 USAGE = {"include_usage": True}
 
@@ -55,6 +57,14 @@ def litellm(url, model, stream):
 
     own = {"api_base": url, "api_key": "votes", "max_tokens": 120}
     return of_chat(completion, f"anthropic/{model}", stream, **own)
+
+
+def instructor(url, model, stream):
+    from instructor import from_openai
+    from openai import OpenAI
+
+    client = from_openai(OpenAI(base_url=f"{url}/v1", api_key="votes"))
+    return of_chat(client.chat.completions.create, model, stream, response_model=None)
 
 
 def curl(url, model, stream):
@@ -194,14 +204,204 @@ def ollama(url, model, stream):
     return ask
 
 
+def langchain(url, model, stream):
+    from langchain_core.messages import AIMessageChunk
+    from langchain_openai import ChatOpenAI
+
+    llm = ChatOpenAI(model=model, base_url=f"{url}/v1", api_key="votes", stream_usage=True)
+
+    def ask(text):
+        reply = sum(llm.stream(text), AIMessageChunk("")) if stream else llm.invoke(text)
+        return reply.content, reply.usage_metadata["output_tokens"]
+
+    return ask
+
+
+def llama_index(url, model, stream):
+    from llama_index.llms.openai_like import OpenAILike
+
+    llm = OpenAILike(model=model, api_base=f"{url}/v1", api_key="votes", is_chat_model=True)
+
+    def ask(text):
+        if stream:
+            *_, reply = llm.stream_complete(text, stream_options=USAGE)
+        else:
+            reply = llm.complete(text)
+        return reply.text, reply.raw.usage.completion_tokens
+
+    return ask
+
+
+def dspy(url, model, _):
+    from dspy import LM
+
+    llm = LM(f"openai/{model}", api_base=f"{url}/v1", api_key="votes", cache=False)
+
+    def ask(text):
+        [said] = llm(text)
+        return said, llm.history[-1]["usage"]["completion_tokens"]
+
+    return ask
+
+
+def haystack(url, model, stream):
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack.utils import Secret
+
+    key = Secret.from_token("votes")
+    llm = OpenAIChatGenerator(key, model, api_base_url=f"{url}/v1")
+    streaming = {
+        "streaming_callback": lambda _: None, "generation_kwargs": {"stream_options": USAGE},
+    }  # fmt: skip
+
+    def ask(text):
+        [reply] = llm.run(text, **streaming if stream else {})["replies"]
+        return reply.text, reply.meta["usage"]["completion_tokens"]
+
+    return ask
+
+
+def smolagents(url, model, stream):
+    from smolagents import OpenAIServerModel
+
+    llm = OpenAIServerModel(model, api_base=f"{url}/v1", api_key="votes")
+
+    def ask(text):
+        messages = [{"role": "user", "content": text}]
+        replies = [*llm.generate_stream(messages)] if stream else [llm.generate(messages)]
+        tokens = sum(own.token_usage.output_tokens for own in replies if own.token_usage)
+        return "".join(own.content or "" for own in replies), tokens
+
+    return ask
+
+
+def guidance(url, model, _):
+    from guidance import assistant, gen, models, user
+
+    llm = models.OpenAI(model, api_key="votes", base_url=f"{url}/v1", echo=False)
+
+    def ask(text):
+        with user():
+            asked = llm + text
+        with assistant():
+            reply = asked + gen("said")
+        return reply["said"], reply._get_usage().output_tokens
+
+    return ask
+
+
+def llm(url, model, stream):
+    from llm.default_plugins.openai_models import Chat
+
+    own = Chat("votes", model_name=model, api_base=f"{url}/v1")
+
+    def ask(text):
+        reply = own.prompt(text, stream=stream, key="votes")
+        return reply.text(), reply.usage().output
+
+    return ask
+
+
+def optillm(url, model, stream, **fixed):
+    import os
+    from threading import Thread
+
+    from openai import OpenAI
+    from optillm import server
+    from werkzeug.serving import make_server
+
+    os.environ["OPENAI_API_KEY"] = "votes"
+    server.server_config["base_url"] = f"{url}/v1"
+    server.load_plugins()
+    front = make_server("127.0.0.1", 0, server.app)
+    Thread(target=front.serve_forever, daemon=True).start()
+    client = OpenAI(base_url=f"http://127.0.0.1:{front.port}/v1", api_key="votes")
+    return of_chat(client.chat.completions.create, model, stream, **fixed)
+
+
+def optillm_votes(url, model, _):
+    def sample(questions, count):
+        vote = {"optillm_approach": "majority_voting", "k": count}
+        ask = optillm(url, model, False, extra_body=vote)
+        replies = [ask(text) for text in questions]
+        return [[text] for text, _ in replies], sum(tokens for _, tokens in replies)
+
+    return sample
+
+
+def its_hub(url, model, _):
+    from its_hub import LMOrchestrator, OpenAICompatibleLanguageModel, SelfConsistency
+
+    llm = OpenAICompatibleLanguageModel(f"{url}/v1", "votes", model)
+    method = SelfConsistency(orchestrator=LMOrchestrator(max_concurrency=1))
+
+    def sample(questions, count):
+        votes = [method.infer(llm, text, count, return_response_only=False) for text in questions]
+        texts = [[own["content"] for own in vote.responses] for vote in votes]
+        return texts, sum(vote.usage.completion_tokens for vote in votes)
+
+    return sample
+
+
+def inspect_ai(url, model, stream):
+    import inspect_ai as library
+    from inspect_ai.dataset import Sample
+    from inspect_ai.model import get_model
+
+    own = {"base_url": f"{url}/v1", "api_key": "votes", "stream": stream}
+    llm = get_model(f"openai-api/feval/{model}", **own)
+
+    def sample(questions, count):
+        dataset = [Sample(input=text, id=place) for place, text in enumerate(questions)]
+        task = library.Task(dataset=dataset, epochs=count)
+        with TemporaryDirectory() as logs:
+            [log] = library.eval(task, model=llm, max_samples=1, display="none", log_dir=logs)
+            replies = sorted(log.samples, key=lambda reply: (reply.id, reply.epoch))
+        texts = [reply.output.completion for reply in replies]
+        tokens = sum(reply.output.usage.output_tokens for reply in replies)
+        return [texts[start : start + count] for start in range(0, len(texts), count)], tokens
+
+    return sample
+
+
+def lm_eval(url, model, _):
+    import os
+
+    import yaml
+
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "votes"}
+    from lm_eval import simple_evaluate
+
+    examples = Path(__file__).parents[2] / "examples"
+    task = yaml.safe_load((examples / "lm_eval" / "tiny_sums_vote.yaml").read_text())
+    task["dataset_kwargs"]["data_files"]["test"] = str(examples / "questions.jsonl")
+    llm = {"model": model, "base_url": f"{url}/v1/chat/completions"}
+
+    def sample(questions, count):
+        found = simple_evaluate(
+            "local-chat-completions", llm, [task | {"repeats": count}], apply_chat_template=True
+        )["samples"]["tiny_sums_vote"]
+        assert [own["doc"]["question"] for own in found] == questions
+        return [own["resps"][0] for own in found], None
+
+    return sample
+
+
+OWN_LOOPS = ("inspect_ai", "its_hub", "lm_eval", "optillm_votes")
+"""Clients that sample by themselves; lm_eval does not say how many tokens."""
+
+
 def main():
     name, url, model, number, mode = sys.argv[1:]
     client = globals()[name](url, model, mode == "streamed")
-    questions = json.load(sys.stdin)
-    said = [[client(text) for _ in range(int(number))] for text in questions]
-    texts = [[text for text, _ in own] for own in said]
-    tokens = sum(tokens for own in said for _, tokens in own)
-    json.dump({"texts": texts, "tokens": tokens}, sys.stdout)
+    questions, count = json.load(sys.stdin), int(number)
+    if name in OWN_LOOPS:
+        texts, tokens = client(questions, count)
+    else:
+        said = [[client(text) for _ in range(count)] for text in questions]
+        texts = [[text for text, _ in own] for own in said]
+        tokens = sum(tokens for own in said for _, tokens in own)
+    sys.stdout.write("\n" + json.dumps({"texts": texts, "tokens": tokens}))
 
 
 main()
