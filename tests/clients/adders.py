@@ -67,6 +67,20 @@ def smolagents(url, model, question):
     return str(result.output), result.token_usage.output_tokens
 
 
+def instructor(url, model, question):
+    from instructor import from_openai
+    from openai import OpenAI
+    from pydantic import create_model
+
+    client = from_openai(OpenAI(base_url=url, api_key="agents"))
+    found, reply = client.chat.completions.create_with_completion(
+        model=model,
+        messages=[{"role": "user", "content": question}],
+        response_model=create_model("add", a=(int, ...), b=(int, ...)),
+    )
+    return found.model_dump(), reply.usage.completion_tokens
+
+
 def main():
     name, url, model = sys.argv[1:]
     answer, tokens = globals()[name](url, model, sys.stdin.read())

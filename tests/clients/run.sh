@@ -29,7 +29,7 @@ packages() {
         smolagents | agent_smolagents) echo 'smolagents[openai]==1.26.0' ;;
         guidance) echo guidance==0.3.1 openai==3.57.0 ;;
         llm) echo llm==0.36 ;;
-        instructor) echo instructor==1.17.0 ;;
+        instructor | agent_instructor) echo instructor==1.17.0 ;;
         inspect_ai) echo inspect-ai==0.3.285 openai==3.57.0 ;;
         lm_eval) echo 'lm-eval[api]==0.4.13' ;;
         its_hub) echo 'its-hub[lm]==1.2.0' ;;
@@ -48,7 +48,7 @@ packages() {
 [ $# -gt 0 ] || set -- openai openai_2 openai_0 azure responses anthropic gemini ollama pydantic_ai openai_agents litellm \
     langchain llama_index dspy haystack smolagents guidance llm instructor inspect_ai lm_eval its_hub optillm optillm_votes \
     npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl \
-    agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents
+    agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents agent_instructor
 pairs='' agents=''
 for client; do
     needs=$(packages "$client")
