@@ -18,39 +18,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, Texts, missing_reasons
+from feval.estimators.arrays import Floats, Integers, Result, Rows
 from feval.estimators.per_question import descending, signatures_of_counts
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
-
-_NO_QUESTIONS = "No question lies in this stratum, so it has no means."
 
 
 class Strata(Result):
     """Means over the questions of each of T strata; NaN in a stratum without questions.
 
     Attributes:
-        upper, questions: [T] largest accuracy of each stratum, and its number of questions.
-        accuracy, no_answer: [T] mean shares of samples with the gold answer and without an answer.
-        candidates, entropy: [T] mean number of distinct answers, and mean entropy of the outcomes
-            in nats.
+        entropy: [T] mean entropy of the outcomes in nats.
         mass: [T, R] mean share by rank of the answer, most frequent first (Figure 3).
     """
 
-    upper: Floats
-    questions: Int64
-    accuracy: Floats
-    no_answer: Floats
-    candidates: Floats
     entropy: Floats
     mass: Floats
-
-    @property
-    def reasons(self) -> Texts:
-        """[T] why a stratum's means are NaN; "" where they are numbers."""
-        return missing_reasons((self.questions == 0, _NO_QUESTIONS))
 
     @property
     def cumulative_mass(self) -> Floats:
@@ -96,78 +80,27 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
     return result
 
 
-def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> Rows:
-    """The stratum of each question: the first whose upper end is at least its accuracy.
-
-    Args:
-        accuracy: [Q] share of samples with the gold answer.
-        upper: [T] upper ends, ascending, the last 1.
-
-    Returns:
-        [Q] strata from 0, the most difficult.
-
-    Raises:
-        OutOfRangeError: accuracies outside [0, 1], or ends that do not ascend to 1.
-    """
-    ends, values = np.asarray(upper, np.float64), np.asarray(accuracy, np.float64)
-    if (
-        ends.ndim != 1
-        or not len(ends)
-        or not (np.diff(ends, prepend=0.0) >= 0.0).all()
-        or ends[-1] != 1.0
-    ):
-        raise OutOfRangeError(
-            f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was"
-            " given."
-        )
-    if values.ndim != 1 or len(wrong := np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))):
-        problem = (
-            f"question {wrong[0]} has {values[wrong[0]]}"
-            if values.ndim == 1
-            else f"the shape is {values.shape}"
-        )
-        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {problem}.")
-    return np.searchsorted(ends, values, side="left")
-
-
 def strata_summary(
-    gold: Integers,
-    rivals: Integers,
-    no_answer: Integers,
-    upper: Sequence[float] | Floats = QUARTERS,
+    gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] = QUARTERS
 ) -> Strata:
-    """Mass by rank, entropy, accuracy and number of candidates by strata of accuracy (Figure 3).
+    """Mass by rank and entropy by strata of accuracy (Figure 3).
 
     Args:
         gold, rivals, no_answer: counts.
-        upper: [T] upper ends of the strata of the accuracy.
+        upper: [T] upper ends of the strata of the accuracy, ascending, the last 1. A question lies
+            in the first whose upper end is at least its accuracy.
 
     Returns:
         Means per stratum.
 
     Raises:
-        OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
+        OutOfRangeError: as `mass_by_rank`.
     """
-    questions = _diagnostics(gold, rivals, no_answer)
-    stratum = difficulty_strata(questions["accuracy"], upper)
-    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
-    return Strata(
-        upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in members]),
-        **{name: _means(values, members) for name, values in questions.items()},
-    )
-
-
-def _diagnostics(gold: Integers, rivals: Integers, no_answer: Integers) -> dict[str, Floats]:
-    mass = mass_by_rank(gold, rivals, no_answer)
     signatures = signatures_of_counts(gold, rivals, no_answer)
-    return {
-        "accuracy": signatures.correct[signatures.rows],
-        "no_answer": signatures.no_answer[signatures.rows],
-        "candidates": (mass > 0.0).sum(axis=1).astype(np.float64),
-        "entropy": answer_entropy(gold, rivals, no_answer),
-        "mass": mass,
-    }
+    stratum = np.searchsorted(upper, signatures.correct[signatures.rows], side="left")
+    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    entropy = answer_entropy(gold, rivals, no_answer)
+    return Strata(_means(entropy, members), _means(mass_by_rank(gold, rivals, no_answer), members))
 
 
 def _means(values: Floats, members: list[Rows]) -> Floats:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import comb, factorial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +41,8 @@ from feval.estimators.arrays import (
 from feval.estimators.per_question import compositions, distinct
 from feval.estimators.vote_polynomials import budget_index, check_budget
 
-_MOST_POINTS = 20_000
+_STEPS = 20  # of the weights on the first grid
+_ZOOMS = (1.0, 0.1, 0.01, 0.001)
 
 
 class MixtureCurve(Result):
@@ -68,7 +68,7 @@ class MixtureCurve(Result):
 
 
 class BestMixture(Result):
-    """The best mixture found: policies with their weights, its V_n, its V_n - mu and its mu.
+    """The best mixture found: policies with their weights, and its V_n.
 
     `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic:
     evaluate the winner on other questions.
@@ -77,8 +77,6 @@ class BestMixture(Result):
     policies: tuple[int, ...]
     weights: Floats
     votes: float
-    gain: float
-    mu: float
     tried: int
 
 
@@ -124,64 +122,44 @@ def mixture_from_counts(
     return MixtureCurve(indices, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
 
 
-def best_mixture(
-    counts: npt.ArrayLike,
-    size: int,
-    votes: int = 5,
-    objective: Literal["accuracy", "gain"] = "accuracy",
-    components: int = 2,
-    step: float = 0.05,
-) -> BestMixture:
-    """The mixture of up to some number of policies with the largest V_n, or the largest gain V_n -
-    mu.
+def best_mixture(counts: npt.ArrayLike, size: int, votes: int = 5) -> BestMixture:
+    """The mixture of two policies with the largest V_n.
 
-    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex
-    for every choice of policies, then on finer and finer grids around the best point. Single
-    policies compete too. Feval's own search over the mixtures of arXiv 2605.03379, section 6.3.
+    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of weights for
+    every two policies, then on finer and finer grids around the best point. Single policies compete
+    too. Feval's own search over the mixtures of arXiv 2605.03379, section 6.3.
 
     Args:
         counts, size: [Q, J] right calls, of K recorded ones per question and policy.
         votes: an odd number up to K, five in the paper's tables 4 and 5.
-        objective: "accuracy" for V_n, "gain" for V_n - mu.
-        components: most policies per mixture.
-        step: step of the first grid.
 
     Returns:
         The winner on these questions; see `BestMixture.tried`.
 
     Raises:
         ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: an even number of votes, an unknown objective, no components, a step
-            outside (0, 1], or wrong counts.
+        OutOfRangeError: an even number of votes, fewer than two policies, or wrong counts.
     """
     right = _counts(counts, size)
     budget_index(votes)
-    if objective not in ("accuracy", "gain") or components < 1 or not 0 < step <= 1:
-        raise OutOfRangeError(
-            "The best mixture is sought by objective 'accuracy' or 'gain', with 1 component or"
-            f" more and a step in (0, 1]; objective={objective!r}, components={components!r} and"
-            f" step={step!r} were given."
-        )
-    one_call, tried = right.mean(0) / size, 0
-    best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
-    for chosen in combinations(range(right.shape[1]), min(components, right.shape[1])):
+    if right.shape[1] < 2:
+        raise OutOfRangeError("A mixture takes two policies or more; there are counts for one.")
+    reached, policies, weights, tried = -np.inf, (0, 1), np.ones(2), 0
+    for chosen in combinations(range(right.shape[1]), 2):
         table = _Table(right[:, chosen], size, votes)
-        accuracies = one_call[list(chosen)]
-        steps = max(1, round(1.0 / step))
-        grid = compositions(steps, len(chosen)) / steps
-        for width in (step, step / 10, step / 100, step / 1000):
+        grid = compositions(_STEPS, 2) / _STEPS
+        for zoom in _ZOOMS:
             accuracy = table.accuracy(grid)
-            score = accuracy - grid @ accuracies if objective == "gain" else accuracy
-            tried, top = tried + len(grid), int(score.argmax())
-            if score[top] > best[0] + 1e-15:
-                best = float(score[top]), chosen, grid[top], float(accuracy[top])
-            grid = _around(grid[top], width)
-    _, chosen, shares, reached = best
-    used = shares > 1e-12
-    policies = tuple(int(j) for j, has_weight in zip(chosen, used, strict=True) if has_weight)
-    mu = float(shares @ one_call[list(chosen)])
+            tried, top = tried + len(grid), int(accuracy.argmax())
+            if accuracy[top] > reached + 1e-15:
+                reached, policies, weights = float(accuracy[top]), chosen, grid[top]
+            grid = _around(grid[top], zoom / _STEPS)
+    used = weights > 1e-12
     return BestMixture(
-        policies, shares[used] / shares[used].sum(), reached, reached - mu, mu, tried
+        tuple(np.array(policies)[used].tolist()),
+        weights[used] / weights[used].sum(),
+        reached,
+        tried,
     )
 
 
@@ -239,14 +217,9 @@ def _convolved(a: Floats, b: Floats) -> Floats:
 
 
 def _around(centre: Floats, width: float) -> Floats:
-    """A point of the simplex and a grid of step `width` / 10 around it (coarser for many parts)."""
-    if len(centre) == 1:
-        return centre[None]
-    free = len(centre) - 1
-    per_axis = max(3, min(21, int(_MOST_POINTS ** (1.0 / free))))
-    moves = np.stack(np.meshgrid(*[np.linspace(-width, width, per_axis)] * free, indexing="ij"), -1)
-    head = centre[:-1] + moves.reshape(-1, free)
-    points = np.column_stack([head, 1.0 - head.sum(1)])
+    """Two weights, and a grid of step `width` / 10 around them."""
+    first = centre[0] + np.linspace(-width, width, 21)
+    points = np.column_stack([first, 1.0 - first])
     return np.vstack([centre, points[(points >= 0.0).all(1)]])
 
 

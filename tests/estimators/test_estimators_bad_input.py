@@ -20,7 +20,7 @@ from feval.estimators.coupling import (
     gumbel_coupling_joint,
     laws_of_counts,
 )
-from feval.estimators.diagnostics import difficulty_strata, mass_by_rank
+from feval.estimators.diagnostics import mass_by_rank
 from feval.estimators.intervals import (
     accuracy_interval,
     bootstrap_interval,
@@ -121,7 +121,7 @@ OUT_OF_RANGE = [
     ),
     (r"counts is 6 at index \[1, 1\]", mixture_from_counts, CELLS, 5, [0.5, 0.5]),
     ("as accurate as 3", best_mixture, CELLS, 6, 4),
-    ("objective=", best_mixture, CELLS, 6, 5, "speed"),
+    ("two policies or more", best_mixture, CELLS[:, :1], 6, 5),
     # votes
     ("Answer probabilities are numbers", plurality_accuracy, ["a"], *HALF[1:], [1]),
     ("question 0 sum to 0.7", plurality_accuracy, [0.2], *HALF[1:], [1]),
@@ -158,8 +158,6 @@ OUT_OF_RANGE = [
     ("share of k.*'1/0'", g_pass_at_k, [1], [3], [1], "1/0"),
     ("share of k.*'1E99999999'", g_pass_at_k, [1], [3], [1], "1E99999999"),
     ("even k.* 3 was", mg_pass_at_k, [1], [3], [2, 3]),
-    ("ascending upper ends", difficulty_strata, [0.5], ()),
-    (r"question 1 has 1\.5", difficulty_strata, [0.5, 1.5]),
     ("Question 0 has no samples", mass_by_rank, [0], [[0]], [0]),
     ("shapes are", vote_counts, np.zeros(3, np.int8), np.zeros(3, np.int8)),
     ("codes are float64", vote_counts, np.zeros((3, 2)), np.zeros(3, np.int8)),

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from feval.estimators.diagnostics import (
-    QUARTERS,
-    answer_entropy,
-    difficulty_strata,
-    mass_by_rank,
-    strata_summary,
-)
+from feval.estimators.diagnostics import answer_entropy, mass_by_rank, strata_summary
 
 #                gold             rivals                                    no answer
 FOUR = np.array([1, 6, 9, 10]), np.array([[6, 2], [0, 3], [1, 0], [0, 0]]), np.array([1, 1, 0, 0])
@@ -34,32 +28,18 @@ def test_entropy_of_certainty_is_zero():
     assert answer_entropy(np.array([0]), np.zeros((1, 0), int), np.array([4])).tolist() == [0.0]
 
 
-def test_strata_include_their_upper_end():
-    assert difficulty_strata(np.array([0.0, 0.25, 0.26, 0.5, 0.75, 1.0])).tolist() == [
-        0,
-        0,
-        1,
-        1,
-        2,
-        3,
-    ]
-    assert difficulty_strata(np.array([0.0, 1.0]), (1.0,)).tolist() == [0, 0]
-
-
-def test_a_summary_has_the_means_of_each_stratum():
-    summary = strata_summary(*FOUR)
-    assert summary.upper.tolist() == list(QUARTERS)
-    assert summary.questions.tolist() == [1, 0, 1, 2]
-    assert summary.accuracy[[0, 2, 3]] == pytest.approx([0.1, 0.6, 0.95])
-    assert summary.no_answer[[0, 2, 3]] == pytest.approx([0.1, 0.1, 0.0])
-    assert summary.candidates[[0, 2, 3]] == pytest.approx([3, 2, 1.5])
+def test_a_summary_has_the_means_of_each_stratum_with_its_upper_end():
+    summary = strata_summary(*FOUR, (0.1, 0.5, 0.6, 1.0))
     assert summary.mass[3] == pytest.approx([0.95, 0.05, 0.0])
     assert summary.cumulative_mass[0] == pytest.approx([0.6, 0.8, 0.9])
+    assert summary.cumulative_mass[2] == pytest.approx([0.6, 0.9, 0.9])
+    assert summary.entropy == pytest.approx(
+        [*answer_entropy(*FOUR)[:1], np.nan, *answer_entropy(*FOUR)[1:2], 0.5 * 0.32508297],
+        nan_ok=True,
+    )
     assert np.isnan(summary.mass[1]).all()
-    assert np.isnan(summary.entropy[1])
 
 
 def test_no_questions_give_empty_strata():
     none = strata_summary(np.zeros(0, int), np.zeros((0, 2), int), np.zeros(0, int))
-    assert none.questions.tolist() == [0, 0, 0, 0]
-    assert np.isnan(none.accuracy).all()
+    assert np.isnan(none.entropy).all()
