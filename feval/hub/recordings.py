@@ -12,9 +12,7 @@ content was checked is noted in feval's own cache, by commit and SHA-256.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePath
 from urllib.parse import quote
@@ -211,10 +209,8 @@ class RemoteFiles:
         self._passed |= set(checks) | self._read_log()
         try:
             self._log.parent.mkdir(parents=True, exist_ok=True)
-            handle, scratch = tempfile.mkstemp(prefix=".part-", dir=self._log.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(orjson.dumps(sorted(self._passed)))
-            Path(scratch).replace(self._log)
+            # half a log, as another process may find it, is none
+            self._log.write_bytes(orjson.dumps(sorted(self._passed)))
         except OSError as error:
             _LOG.info(
                 "%s cannot be written (%s); what was checked will be checked again.",

@@ -12,15 +12,12 @@ that feval computes rests on it. Content, leaves and recording hash are the same
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from feval.cards import PriceList
-from feval.errors import CardError, ConflictError, HubError, ReleaseError
+from feval.errors import CardError, ConflictError, HubError
 from feval.executors import Progress, reports
 from feval.hub import open_place
 from feval.hub.commits import Files, PushResult, RepoState, push_files, read_page, state
@@ -28,7 +25,6 @@ from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import (
     MOST_SPLITS,
-    Config,
     EarlierMatter,
     Licence,
     check_licence,
@@ -54,15 +50,12 @@ from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.parts import PARTS
 from feval.recording.verify import open_sound
-from feval.report.text import counted, size
+from feval.report.text import counted
 from feval.values import frozen
 
 _LICENCE = "LICENSE"
 _PARTS = (*(f"{part}/" for part in PARTS), "votes/")
 """Folders of a repository that belong to a recording alone."""
-_MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
-_MOST_FILE_BYTES, _GOOD_FILE_BYTES = 50 * 10**9, 20 * 10**9
-_MOST_GROUP_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
 
 
@@ -166,7 +159,7 @@ def prepare(
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
         UsageError: no licence is stated anywhere, or `other` without name and link.
         CardError: an earlier page would be lost.
-        ReleaseError: more files than the Hub takes. Findings raise only when pushed.
+        ReleaseError: see `result_files`. Findings raise only when pushed.
     """
     if licence is not None:
         licence = check_licence(Licence(licence) if isinstance(licence, str) else licence)
@@ -203,20 +196,22 @@ def prepare(
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
-    _check_limits(files, recording)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
-    remarks = tuple(_remarks(recording, files, configs))
+    remarks = [
+        f"The Hub's viewer shows at most {MOST_SPLITS} splits; {config.name} has more, and loads"
+        " all the same."
+        for config in configs
+        if len(config.splits) > MOST_SPLITS
+    ][:1]
     if (
         prices is not None
         and shown is not None
         and (unlisted := [name for name in recording.manifest.llms if shown.find(name) is None])
     ):
-        remarks += (
-            (
-                f"The price list {shown.id!r} has no {', '.join(unlisted)}: the page has no"
-                " dollars there."
-            ),
+        remarks.append(
+            f"The price list {shown.id!r} has no {', '.join(unlisted)}: the page has no dollars"
+            " there."
         )
     return Release(
         seen,
@@ -225,7 +220,7 @@ def prepare(
         files,
         findings,
         tag,
-        remarks,
+        tuple(remarks),
         (*_PARTS, PICTURE, SURFACES, *_folders(results)),
     )
 
@@ -431,59 +426,3 @@ def _manifest(recording: Recording) -> bytes:
     raw = dict(recording.manifest.raw)
     raw["files"] = {path: record for path, record in raw["files"].items() if not is_beside(path)}
     return manifest_bytes(raw)
-
-
-def _check_limits(files: Collection[str], recording: Recording) -> None:
-    folders = Counter(path.rpartition("/")[0] for path in files)
-    folder, most = folders.most_common(1)[0]
-    if len(files) > _MOST_FILES or most > _MOST_IN_FOLDER:
-        raise ReleaseError(
-            f"The release has {len(files):,} files, {most:,} of them in {folder or 'one folder'!r};"
-            f" the Hub takes fewer than {_MOST_FILES:,} in a repository and {_MOST_IN_FOLDER:,} in"
-            " a folder. Publish it in parts (`feval select`)."
-        )
-    sizes = {
-        path: recording.manifest.files[path]["bytes"]
-        for path in files
-        if path in recording.manifest.files
-    }
-    largest = max(sizes, key=lambda path: sizes[path])
-    if sizes[largest] > _MOST_FILE_BYTES:
-        raise ReleaseError(
-            f"{largest} has {size(sizes[largest])}; the Hub takes files of at most"
-            f" {size(_MOST_FILE_BYTES)}. Publish the recording in parts (`feval select`)."
-        )
-
-
-def _remarks(recording: Recording, files: Files, configs: Sequence[Config]) -> list[str]:
-    """Return what the Hub's viewer may refuse, in sentences."""
-    remarks = []
-    if large := [
-        path for path, each in recording.manifest.files.items() if each["bytes"] > _GOOD_FILE_BYTES
-    ]:
-        remarks.append(
-            f"{counted(len(large), 'file')} ({large[0]}, ...) have more than"
-            f" {size(_GOOD_FILE_BYTES)}, and the Hub advises less; `feval select` of the recording"
-            " writes Parquet files of about 1 GB."
-        )
-    if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
-        remarks.append(
-            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads"
-            " all the same."
-        )
-    parquet = [path for path in files if path.endswith(".parquet") and not is_beside(path)]
-    if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
-        remarks.append(
-            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups"
-            " beyond 100 MB; the Hub's viewer may refuse them."
-        )
-    return remarks
-
-
-def _suits_viewer(path: Path) -> bool:
-    metadata = pq.read_metadata(path)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return all(
-        group.total_byte_size <= _MOST_GROUP_BYTES and group.column(0).has_offset_index
-        for group in groups
-    )

@@ -18,7 +18,7 @@ from hub_settings import TOKEN
 from places import ROOT
 from published import write
 
-from feval.errors import ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
+from feval.errors import ConflictError, DamagedRecordingError, HubError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.publish import Licence
@@ -422,18 +422,6 @@ def test_words_come_from_a_file(hub, toy, tmp_path):
     words.write_text("---\nlicence: cc-by-4.0\n---\n")
     assert "Did you mean 'license'?" in feval("push", toy, REPO, "--words", words).stderr
     failed(feval("push", toy, REPO, "--words", tmp_path / "none.md"), 1, "Check --words")
-
-
-def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(hub, toy, monkeypatch):
-    assert not hub.sent_bytes
-    monkeypatch.setattr("feval.publish.release._GOOD_FILE_BYTES", 1000)
-    assert any(
-        "have more than 1 kB, and the Hub advises less" in note
-        for note in prepare(toy, look(REPO)).notes
-    )
-    monkeypatch.setattr("feval.publish.release._MOST_FILE_BYTES", 1000)
-    with pytest.raises(ReleaseError, match="the Hub takes files of at most 1 kB"):
-        prepare(toy, look(REPO))
 
 
 def test_the_page_can_be_looked_at_without_the_hub(toy, tmp_path, monkeypatch):
