@@ -16,9 +16,7 @@ if TYPE_CHECKING:
         ScoreRows,
     )
     from feval.recording.derived.extraction import Extraction, extract
-    from feval.recording.derived.merging import merge
-    from feval.recording.derived.rewriting import add_scores, aggregate_scores
-    from feval.recording.derived.selection import select
+    from feval.recording.derived.rewriting import add_scores, aggregate_scores, merge, select
     from feval.recording.layout.files import NewFolder, scratch_beside, storage_errors, sync_folder
     from feval.recording.layout.format import recording_around
     from feval.recording.reader import Recording, open_recording
@@ -65,9 +63,7 @@ __getattr__, __dir__ = lazy_names(
         "arrays": "Probes Scores Steps",
         "content": "DatasetInfo LLMInfo PoolRows ProbeRows Question ScorerInfo ScoreRows",
         "derived.extraction": "Extraction extract",
-        "derived.merging": "merge",
-        "derived.rewriting": "add_scores aggregate_scores",
-        "derived.selection": "select",
+        "derived.rewriting": "add_scores aggregate_scores merge select",
         "layout.format": "recording_around",
         "reader": "Recording open_recording",
         "verify": "Verification verify_recording",
