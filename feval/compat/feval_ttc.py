@@ -47,7 +47,7 @@ from feval.errors import (
     PriceNotFoundError,
     SourceError,
 )
-from feval.importers.feval_ttc import read, recorded_llms
+from feval.importers.papers import read_feval_ttc, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import LLMInfo, Recording
 from feval.report.files import save_files
@@ -485,7 +485,7 @@ def available_models(
 
 
 def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
-    imported = read(path, ImportRequest(dataset, tuple(names)))
+    imported = read_feval_ttc(path, ImportRequest(dataset, tuple(names)))
     found = imported.llms if names else ()
     llms = [_llm(llm.info, _archived(list(llm.pools))) for llm in found]
     entries = [DatasetEntry(question.gold, question.text or "") for question in imported.questions]

@@ -31,7 +31,7 @@ from feval.errors import (
     require_known,
 )
 from feval.executors import Progress, reports
-from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
+from feval.importers import harnesses, jsonl, papers, tables
 from feval.importers.columns import LARGEST
 from feval.importers.exported import Facts, facts_of
 from feval.importers.layouts import Layout, layout_of
@@ -656,7 +656,9 @@ class _Conversion:
 
 
 _FORMATS = (
-    Importer("feval-ttc", "the zip archive of the FEval-TTC reference package", feval_ttc.read),
+    Importer(
+        "feval-ttc", "the zip archive of the FEval-TTC reference package", papers.read_feval_ttc
+    ),
     Importer("mot-cascade", "LLM Cascades with Mixture of Thoughts, JSON", papers.read_mot),
     Importer(
         "esc",
@@ -688,15 +690,17 @@ _FORMATS = (
     Importer(
         "lm-eval",
         "lm-evaluation-harness, samples_*.jsonl with results_*.json beside it",
-        lm_eval.read,
-        beside=lm_eval.beside,
+        harnesses.read_lm_eval,
+        beside=harnesses.beside_lm_eval,
     ),
-    Importer("inspect-ai", "inspect-ai logs, .eval or .json; epochs are CoTs", inspect_ai.read),
+    Importer(
+        "inspect-ai", "inspect-ai logs, .eval or .json; epochs are CoTs", harnesses.read_inspect_ai
+    ),
     Importer(
         "lighteval",
         "lighteval details, Parquet with results_*.json beside it",
-        lighteval.read,
-        beside=lighteval.beside,
+        harnesses.read_lighteval,
+        beside=harnesses.beside_lighteval,
     ),
     Importer("jsonl", "feval's generic JSON Lines, described in docs/import-rows.md", jsonl.read),
     Importer(
