@@ -169,7 +169,11 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: Record) -> bytes | Answer:
-        url, kind = self._text_url if "prompt" in body else self._url, self._clients.response_type
+        return await self.post(self._text_url if "prompt" in body else self._url, body)
+
+    async def post(self, url: str, body: object) -> bytes | Answer:
+        """Send JSON once; return the reply's bytes, or the HTTP error that came instead."""
+        kind = self._clients.response_type
         return await self._answer(lambda client: client.post(url, cast_to=kind, body=body))
 
     async def _answer(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[Any]]) -> bytes | Answer:

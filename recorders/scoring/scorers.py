@@ -40,8 +40,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-import httpx2
-
 from feval import __version__
 from feval.answers.thoughts import split
 from feval.errors import UsageError, require_known
@@ -51,7 +49,7 @@ from feval.values import Record, RecordLike
 from recorders.backends import replies
 from recorders.backends.local import torch_libraries
 from recorders.backends.openai_compatible import Answer, Endpoint, OpenAICompatible, answer_error
-from recorders.errors import BackendError, Fatal, InterruptedByUser, RecorderError, Transient
+from recorders.errors import BackendError, Fatal, InterruptedByUser, RecorderError
 from recorders.scoring.scores import REFUSED, Item, RequestCost, Score, Scorer, read_score
 
 KINDS: Mapping[str, str] = {
@@ -109,7 +107,7 @@ def make_scorer(
     url, with_key = (rest, bool(key_variable)) if kind == "http" else (base_url, True)
     endpoint = Endpoint.from_environment(url, key_variable, with_key=with_key and asks)
     if kind in {"http", "vllm-score"}:
-        return HTTPScorer(endpoint, None if kind == "http" else rest, name, timeout_s)
+        return HTTPScorer(endpoint, None if kind == "http" else rest, name, timeout_s, asks=asks)
     return ChatScorer(
         endpoint, PAIRWISE if pairwise else CHECKS[kind], rest, name, timeout_s, asks=asks
     )
@@ -132,10 +130,31 @@ class Check(NamedTuple):
     read: Callable[[str, RecordLike], float | None]
 
 
-class ChatScorer(Scorer):
-    """An LLM that is asked one question about each CoT; for an estimate (`asks` is false) it needs
-    neither key nor client.
-    """
+class RemoteScorer(Scorer):
+    """A scorer behind HTTP; for an estimate (`asks` is false) it needs neither key nor client."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float, *, asks: bool) -> None:
+        self._endpoint = endpoint
+        self.facts = {"base_url": endpoint.url}
+        self.warnings = () if endpoint.warning is None else (endpoint.warning,)
+        self._client = OpenAICompatible(endpoint, timeout_s=timeout_s) if asks else None
+
+    @property
+    def _backend(self) -> OpenAICompatible:
+        if self._client is None:
+            raise Fatal(
+                "This scorer was made for an estimate and asks nothing; make it with asks=True."
+            )
+        return self._client
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+class ChatScorer(RemoteScorer):
+    """An LLM that is asked one question about each CoT."""
 
     def __init__(
         self,
@@ -147,31 +166,20 @@ class ChatScorer(Scorer):
         *,
         asks: bool,
     ) -> None:
-        self._endpoint, self._check, self._model = endpoint, check, model
+        super().__init__(endpoint, timeout_s, asks=asks)
+        self._check, self._model = check, model
         parameters = {"model": model, "prompt": check.version, "temperature": 0.0, **check.fields}
         self.info = ScorerInfo(name or f"{check.kind}:{model}", check.kind, parameters)
-        self.facts = {"base_url": endpoint.url}
-        self.warnings = () if endpoint.warning is None else (endpoint.warning,)
         self.request_cost = RequestCost(model, int(check.fields["max_tokens"]), self._text)
-        self._backend = OpenAICompatible(endpoint, timeout_s=timeout_s) if asks else None
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT."""
         return [await self._score(item) for item in items]
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._backend is not None:
-            await self._backend.aclose()
-
     def _text(self, item: Item) -> str:
         return "\n".join(message["content"] for message in self._check.ask(item))
 
     async def _score(self, item: Item) -> Score:
-        if self._backend is None:
-            raise Fatal(
-                "This scorer was made for an estimate and asks nothing; make it with asks=True."
-            )
         fields = dict(self._check.fields)
         max_tokens = fields.pop("max_tokens")
         body = {"model": self._model, "messages": self._check.ask(item), "temperature": 0.0}
@@ -347,10 +355,7 @@ CHECKS: Mapping[str, Check] = {
 PAIRWISE = Check("pairwise", "pairwise-1", {"max_tokens": 1024}, _comparing, _preference)
 
 
-_CONNECT_TIMEOUT_S = 15.0
-
-
-class HTTPScorer(Scorer):
+class HTTPScorer(RemoteScorer):
     """A reward model behind HTTP.
 
     Without a `model` it speaks feval's own protocol: a list of CoTs in, a list of scores out, in
@@ -363,12 +368,16 @@ class HTTPScorer(Scorer):
     batch = 64
 
     def __init__(
-        self, endpoint: Endpoint, model: str | None, name: str | None, timeout_s: float
+        self,
+        endpoint: Endpoint,
+        model: str | None,
+        name: str | None,
+        timeout_s: float,
+        *,
+        asks: bool,
     ) -> None:
-        self._endpoint, self._model, self._timeout_s = endpoint, model, timeout_s
-        self._client: httpx2.AsyncClient | None = None
-        self.warnings = () if endpoint.warning is None else (endpoint.warning,)
-        self.facts = {"base_url": endpoint.url}
+        super().__init__(endpoint, timeout_s, asks=asks)
+        self._model = model
         kind, parameters = "http", {"url": endpoint.url, "protocol": "feval-rewards-1"}
         if model is not None:
             kind, parameters = "vllm-score", {"model": model}
@@ -386,7 +395,7 @@ class HTTPScorer(Scorer):
             ]
             reply = await self._post(self._endpoint.url, body)
             expected = "a list `scores` in a JSON object"
-            values = reply.get("scores") if isinstance(reply, dict) else None
+            values = reply.get("scores")
         else:
             body = {
                 "model": self._model,
@@ -402,15 +411,9 @@ class HTTPScorer(Scorer):
             raise self._wrong_reply(expected, f"{len(values):,} for {len(items):,} CoTs")
         return [read_score(value) or Score(problem="unreadable") for value in values]
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-        self._endpoint.redaction.leave_logs()
-
-    def _in_order(self, reply: Any, expected: str) -> list[object] | None:
+    def _in_order(self, reply: RecordLike, expected: str) -> list[object] | None:
         """Return the scores of vLLM's reply in the order of their index; `None` if it has none."""
-        data = reply.get("data") if isinstance(reply, dict) else None
+        data = reply.get("data")
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
             return None
         by_index = {e["index"]: e.get("score") for e in data if type(e.get("index")) is int}
@@ -422,45 +425,14 @@ class HTTPScorer(Scorer):
             for _, value in sorted(by_index.items())
         ]
 
-    async def _post(self, url: str, body: object) -> Any:
-        """Send JSON and return the JSON that comes back; a `BackendError` says what came
+    async def _post(self, url: str, body: object) -> RecordLike:
+        """Send JSON and return the object that comes back; a `BackendError` says what came
         instead.
         """
-        host = self._endpoint.host
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                response, content = await self._exchange(url, json.dumps(body).encode())
-        except (TimeoutError, httpx2.TimeoutException):
-            failure = Transient(f"{host} did not answer within {self._timeout_s:g} s")
-        except httpx2.HTTPError as error:
-            failure = Transient(f"the connection to {host} failed ({type(error).__name__})")
-        else:
-            try:
-                reply = json.loads(content)
-            except (ValueError, RecursionError) as error:
-                if response.is_success:
-                    raise Transient(f"{host} sent no valid JSON") from error
-                reply = content[:20_000].decode(errors="replace")
-            if response.is_success:
-                return reply
-            raise self._error(Answer(response.status_code, response.headers, reply))
-        # Raised here and not above, where Python would chain the client's error to it: it may quote
-        # what was sent.
-        raise failure
-
-    async def _exchange(self, url: str, data: bytes) -> tuple[httpx2.Response, bytes]:
-        if self._client is None:
-            self._endpoint.redaction.guard_logs()
-            connect = min(self._timeout_s, _CONNECT_TIMEOUT_S)
-            headers = {"Content-Type": "application/json"} | replies.ACCEPTED
-            self._client = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(self._timeout_s, connect=connect),
-                limits=httpx2.Limits(max_connections=None),
-                follow_redirects=False,  # one would carry the key to another host
-                headers=headers | self._endpoint.headers,
-            )
-        async with self._client.stream("POST", url, content=data) as response:
-            return response, await replies.body(response, self._endpoint.host)
+        answer = await self._backend.post(url, body)
+        if isinstance(answer, Answer):
+            raise self._error(answer)
+        return replies.parse(answer)
 
     def _error(self, answer: Answer) -> BackendError:
         if self._model is not None or answer.status not in {404, 405}:
