@@ -13,7 +13,6 @@ in its shortest form.
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import re
 from collections import Counter
@@ -22,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from feval.answers import canonical_gold
 from feval.cards.cards import (
@@ -34,15 +31,14 @@ from feval.cards.cards import (
     dataset_card,
     find_dataset_card,
 )
-from feval.errors import CardError, DamagedRecordingError, SourceError
+from feval.errors import CardError, SourceError
 from feval.executors import reports
 from feval.importers.columns import choices_of, member, refuse, scalar_text
-from feval.importers.files import shortest_floats
+from feval.importers.files import opened_table
 from feval.importers.questions import known_answer_kind, positions_as_labels, read_questions
-from feval.importers.reading import Reader, read_bytes
+from feval.importers.reading import Reader
 from feval.importers.source import SourceQuestion
 from feval.recording import Question
-from feval.recording.parquet.bounds import SizeBounds
 
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
@@ -107,7 +103,7 @@ def questions(
 def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     """Return the rows of a dataset's train split, with the Hub's columns, to make exemplars from.
 
-    They are read from `source` (JSON Lines, a JSON array or Parquet), or else from the split
+    They are read from the table `source`, or else from the split
     "train" at the commit that the card pins.
 
     Raises:
@@ -117,7 +113,7 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
         HubError: the Hub cannot be reached, or has no such split.
     """
     if source is not None:
-        return _rows(source.name, read_bytes(source))
+        return _rows(source)
     card = dataset_card(dataset_id)
     if card.hub is None:
         raise CardError(
@@ -213,34 +209,12 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
 def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
     from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
 
-    return [
-        row
-        for path, data in question_files(source, train=train).items()
-        for row in _rows(path, data)
-    ]
+    return [row for file in question_files(source, train=train).values() for row in _rows(file)]
 
 
-def _rows(path: str, data: bytes) -> list[Row]:
-    """Return the rows of a file: Parquet, JSON Lines, or one JSON array."""
-    if path.endswith(".parquet"):
-        try:
-            with pq.ParquetFile(pa.BufferReader(data)) as file:
-                SizeBounds(path, data, file.metadata).check()
-                table: list[Row] = shortest_floats(file.read()).to_pylist()
-        except DamagedRecordingError as error:
-            raise SourceError(str(error)) from error
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
-        return table
-    reader = Reader()
-    if data.lstrip().startswith(b"["):
-        rows = reader.json(data, path, exact=True)
-    else:
-        rows = [row for _, row in reader.json_lines(io.BytesIO(data), path)]
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            refuse(f"Row {number} of {path}", "an object", row)
-    return list(rows)
+def _rows(file: Path) -> list[Row]:
+    with opened_table(file, Reader()) as table:
+        return [row.cells for row in table.rows]
 
 
 def hub_questions(

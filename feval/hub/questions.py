@@ -33,8 +33,8 @@ _ROWS_FILE = (
 )
 
 
-def question_files(source: HubSource, *, train: bool = False) -> dict[str, bytes]:
-    """Return path -> bytes of the files of a split, in the order of splits and shards, from the
+def question_files(source: HubSource, *, train: bool = False) -> dict[str, Path]:
+    """Return path -> copy here of the files of a split, in the order of splits and shards, from the
     cache or the Hub.
 
     Args:
@@ -78,8 +78,7 @@ def question_files(source: HubSource, *, train: bool = False) -> dict[str, bytes
             paths = client.attempts(lambda: _split(client, source, what, advice, train=train))
             listing.parent.mkdir(parents=True, exist_ok=True)
             listing.write_bytes(orjson.dumps(paths))
-        files = [(path, file_at_commit(client, address, path, MAX_BYTES)) for path in paths]
-        return {path: file.read_bytes() for path, file in files}
+        return {path: file_at_commit(client, address, path, MAX_BYTES) for path in paths}
     except OSError as error:
         raise client.disk_failed(error) from error
 

@@ -214,7 +214,7 @@ def test_another_revision_or_split_is_another_entry(sums, tmp_path):
     sums.add_dataset("us/sums", {"test.jsonl": TWO_SUMS, "train.jsonl": TWO_SUMS[:24]}, "f" * 40)
     source = HubSource(repository="us/sums", config=None, split="test", revision=REVISION)
     for other in (source, source.model_copy(update={"revision": "f" * 40})):
-        assert [*question_files(other).values()] == [TWO_SUMS]
+        assert [file.read_bytes() for file in question_files(other).values()] == [TWO_SUMS]
     both = source.model_copy(update={"revision": "f" * 40, "split": "train+test"})
     assert list(question_files(both)) == ["train.jsonl", "test.jsonl"]
     named = both.model_copy(update={"files": ("te*.jsonl",)})
@@ -620,8 +620,8 @@ def test_the_files_of_a_split_are_found_by_their_names():
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("test.parquet", b"PAR1 or not", "not a readable Parquet file"),
-        ("test.json", b"[1]", "Row 0 of test.json should be an object"),
+        ("test.parquet", b"PAR1 or not", "is a damaged Parquet file"),
+        ("test.json", b"[1]", "Row 1 of test.json should be an object"),
         ("test.jsonl", b"{", "not valid JSON"),
     ],
 )
