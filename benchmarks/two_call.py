@@ -1,8 +1,8 @@
 """The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu,
 nu), their proofs, completions.
 
-Regions, completions and proofs of a whole table, and expectations over the calls of many laws, are
-measured over a Python loop of the same function, one entry at a time.
+Regions and completions of a whole table, and expectations over the calls of many laws, are measured
+over a Python loop of the same function, one entry at a time.
 
 Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy
 on a grid of 2,000 points is measured beside the closed solution, one program for one end at one
@@ -29,10 +29,8 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     from feval.estimators.completions import ldgp_completion, maxent_completion
     from feval.estimators.moments import Moments, PairTable
     from feval.estimators.multinomial import plugin_expectation
-    from feval.estimators.polynomial_objectives import polynomial_objective_interval
     from feval.estimators.self_consistency import multiclass_plugin_expectation
     from feval.estimators.vote_intervals import vote_interval
-    from feval.estimators.vote_polynomials import majority_polynomial
     from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     rng = np.random.default_rng(0)
@@ -49,9 +47,6 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
         for table in (pairs, few)
     )
     alone = [first.take(i) for i in range(20)]
-    gain = polynomial_objective_interval(
-        majority_polynomial(3) - majority_polynomial(1), table
-    ).upper
     laws, nobody = rng.dirichlet(np.ones(5), LAWS), np.zeros(LAWS)
     one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
     yield Goal(
@@ -69,8 +64,6 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
             "likelihood loop": lambda: [likelihood_projection(pair, 2) for pair in single_few],
             "maxent loop": lambda: [maxent_completion(pair, [1, 2, 50]) for pair in alone],
             "ldgp loop": lambda: [ldgp_completion(pair, [1, 2, 50]) for pair in alone],
-            "margins": lambda: gain.check(),
-            "margins loop": lambda: [gain.proven_margin(i) for i in range(20)],
             "plug-in": lambda: plugin_expectation(
                 laws[:, 0], laws[:, 1:], nobody, 5, [1, 5, 21, 101]
             ),
@@ -99,7 +92,6 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
         ("likelihood", "likelihood regions", TABLES, 3),
         ("maxent", "maximum-entropy completions", len(first.mu), 3),
         ("ldgp", "latent-difficulty completions", PAIRS, 20),
-        ("margins", "proofs of bounds on V_3 - V_1", PAIRS, 10),
         ("plug-in", "expected plug-ins of 5 calls", LAWS, 10),
         ("shares", "expected largest shares of 10 calls", LAWS, 10),
     ):

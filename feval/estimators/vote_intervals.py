@@ -1,14 +1,14 @@
 """Bounds on vote accuracies with their proof: a distribution that attains the bound and a quadratic
 that nothing exceeds.
 
-By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all distributions with moments (mu, nu)
-equals the least a + b mu + c nu with a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds
+By Theorem 4.1 of arXiv 2605.03379 the largest E P_n(Q) over all distributions with moments (mu, nu)
+equals the least a + b mu + c nu with a + b q + c q^2 >= P_n(q) on [0, 1]. A `QuadraticBound` holds
 both sides: the distribution (at most three atoms) attains the value, and the quadratic proves that
 nothing exceeds it, however they were found. `check` verifies the moments, the gap, and the
-inequality on all of [0, 1], at its critical points or, for polynomials other than P_n, in integers
-that are rounded down; `proven_margin` does the last for one entry, for any objective.
+inequality on all of [0, 1], at its critical points; `proven_margin` does the last for one entry in
+integers that are rounded down.
 
-A quadratic that touches g exactly would cross it by about 1e-15 once its coefficients are rounded
+A quadratic that touches P_n exactly would cross it by about 1e-15 once its coefficients are rounded
 to floats. So a is moved outwards by more than all rounding (`ROOM`, about 2e-13): the floats of
 `quadratic`, taken literally, satisfy the inequality on all of [0, 1], and `proven` is what they
 prove.
@@ -41,27 +41,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from math import floor, inf
 from typing import Literal
 
 import numpy as np
 import scipy
 
-from feval.estimators.arrays import Bools, Floats, Result
+from feval.estimators.arrays import Bools, Floats, Numbers, Result
 from feval.estimators.moments import Moments
 from feval.estimators.vote_polynomials import (
-    UnitPolynomial,
     check_budget,
-    least_distances,
     majority_accuracy,
     majority_curvature,
-    majority_polynomial,
     majority_slope,
 )
 
 ROOM = 2e-13
-"""Least distance of a quadratic from g, in units of g's largest coefficient (1 for P_n)."""
+"""Least distance of a quadratic from P_n."""
 
-_SLACK = 1e-13  # slack of a proven margin, in the same units
+_UNIT = 1 << 200  # of the integers that prove a margin
+_SLACK = _UNIT // 10**13  # of the margin
 _BISECTIONS = 60  # from width 1 to below the spacing of doubles
 
 
@@ -71,9 +70,9 @@ class CertificateCheck(Result):
     Attributes:
         moment_error: [...] largest error of the distribution's total, mean and second moment, or by
             which a weight is negative or an atom outside [0, 1].
-        gap: [...] largest difference between the value, the distribution's E g(Q) and the
+        gap: [...] largest difference between the value, the distribution's E P_n(Q) and the
             quadratic's a + b mu + c nu.
-        dual_margin: [...] least distance of the quadratic from g on [0, 1], negative on the wrong
+        dual_margin: [...] least distance of the quadratic from P_n on [0, 1], negative on the wrong
             side.
     """
 
@@ -88,34 +87,25 @@ class CertificateCheck(Result):
 
 
 class QuadraticBound(Result):
-    """Sharp bounds on E g(Q) over the distributions with given moments, with certificates.
+    """Sharp bounds on V_n = E P_n(Q) over the distributions with given moments, with certificates.
 
     Attributes:
         side: "lower" or "upper".
-        objective: g as the n of P_n, or as a polynomial.
+        n: index of the budget.
         moments, value: [...] the table of (mu, nu), and the bounds.
         atoms, weights: [..., 3] support of an extremal distribution, ascending, and its
             probabilities; unused places repeat an atom with weight 0.
-        quadratic: [..., 3] a, b, c: on its side of g on all of [0, 1], for these floats taken
+        quadratic: [..., 3] a, b, c: on its side of P_n on all of [0, 1], for these floats taken
             literally. (b, c) is also the gradient of the bound in (mu, nu).
     """
 
     side: Literal["lower", "upper"]
-    objective: int | UnitPolynomial
+    n: int
     moments: Moments
     value: Floats
     atoms: Floats
     weights: Floats
     quadratic: Floats
-
-    @classmethod
-    def from_rows(
-        cls, objective: int | UnitPolynomial, moments: Moments, value: Floats, *triples: Floats
-    ) -> QuadraticBound:
-        """Make upper bounds of a table from what was found for the table in one row."""
-        shape = moments.shape
-        shaped = (each.reshape(*shape, 3) for each in triples)
-        return cls("upper", objective, moments, value.reshape(shape), *shaped)
 
     @property
     def proven(self) -> Floats:
@@ -140,17 +130,13 @@ class QuadraticBound(Result):
     def check(self) -> CertificateCheck:
         """Check every certificate from its definition.
 
-        The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at
+        The inequality is checked on all of [0, 1]. P_n''' vanishes only at
         (1 -+ 1/sqrt(2n - 1)) / 2, so the second derivative of quadratic minus P_n is monotone on
         three intervals and has one root at most in each; between those roots the first derivative
         is monotone and has one root at most; the least value is at one of these or at 0 or 1.
-        Bisection finds them all. Other polynomials use `least_distances`, whose margin is a proof.
+        Bisection finds them all.
         """
-        heights = (
-            majority_accuracy(self.objective, self.atoms)
-            if isinstance(self.objective, int)
-            else self.objective(self.atoms)
-        )
+        heights = majority_accuracy(self.n, np.clip(self.atoms, 0.0, 1.0))
         reached = (self.weights * heights).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         target = np.stack([np.ones(self.moments.shape), self.moments.mu, self.moments.nu], -1)
@@ -160,27 +146,49 @@ class QuadraticBound(Result):
             moment_error = np.maximum(moment_error, excess.max(-1))
         allowed = a + b * self.moments.mu + c * self.moments.nu
         gap = np.maximum(np.abs(reached - self.value), np.abs(allowed - self.value))
-        return CertificateCheck(moment_error, gap, self._dual_margin())
+        margin = _least_distance(self.n, self.quadratic, self._sign)
+        return CertificateCheck(moment_error, gap, margin)
 
-    def proven_margin(self, index: int | tuple[int, ...] = (), slack: float = 1e-13) -> Fraction:
-        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0,
-        1], within `slack` of the least; see `least_distances`.
+    def proven_margin(self, index: int | tuple[int, ...] = ()) -> Fraction:
+        """A proven lower bound of quadratic minus P_n (P_n minus quadratic for a lower bound) on
+        [0, 1], within 1e-13 of the least.
 
         a + b mu + c nu minus this number is a bound without rounding.
+
+        A polynomial lies above the least of its Bernstein coefficients. Those of P_n are n + 1
+        zeros and n + 1 ones. Pieces of [0, 1] that may hold the minimum are halved by de
+        Casteljau's means, rounded down: a mean never falls when one of its terms rises, so means of
+        lower bounds are lower bounds.
         """
-        goal = self.objective
-        goal = majority_polynomial(goal) if isinstance(goal, int) else goal
-        return Fraction(float(least_distances(self.quadratic[index], goal, self._sign, slack)))
+        degree = max(2 * self.n + 1, 2)
+        a, b, c = map(Fraction, self.quadratic[index].tolist())
+        pieces, least, attained = [np.empty(degree + 1, object)], [], inf
+        for k in range(degree + 1):
+            height = Fraction(k, 2) if self.n == 0 else int(k > self.n)
+            power = a + b * Fraction(k, degree) + c * Fraction(k * (k - 1), degree * (degree - 1))
+            pieces[0][k] = floor(self._sign * (power - height) * _UNIT)
+        while pieces:
+            attained = min(attained, *(end for piece in pieces for end in (piece[0], piece[-1])))
+            lowest = [piece.min() for piece in pieces]
+            going = [low < attained - _SLACK for low in lowest]
+            least += [low for low, goes in zip(lowest, going, strict=True) if not goes]
+            halved = [_halves(piece) for piece, goes in zip(pieces, going, strict=True) if goes]
+            pieces = [half for both in halved for half in both]
+        return Fraction(min(least), _UNIT)
 
     @property
     def _sign(self) -> int:
         return 1 if self.side == "upper" else -1
 
-    def _dual_margin(self) -> Floats:
-        if isinstance(self.objective, int):
-            return _least_distance(self.objective, self.quadratic, self._sign)
-        scale = float(max(abs(value) for value in self.objective.coefficients))
-        return least_distances(self.quadratic, self.objective, self._sign, _SLACK * scale)
+
+def _halves(coefficients: Numbers) -> tuple[Numbers, Numbers]:
+    """Bernstein coefficients on both halves of a piece."""
+    left, right = [], []
+    while len(coefficients):
+        left.append(coefficients[0])
+        right.append(coefficients[-1])
+        coefficients = (coefficients[:-1] + coefficients[1:]) >> 1
+    return np.array(left, object), np.array(right[::-1], object)
 
 
 def _least_distance(n: int, quadratic: Floats, sign: int) -> Floats:
@@ -390,7 +398,9 @@ def _upper(n: int, moments: Moments) -> QuadraticBound:
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
     value[certain] = majority_accuracy(n, flat.mu[certain])
-    return QuadraticBound.from_rows(n, moments, value, atoms, weights, quadratic)
+    shape = moments.shape
+    shaped = (each.reshape(*shape, 3) for each in (atoms, weights, quadratic))
+    return QuadraticBound("upper", n, moments, value.reshape(shape), *shaped)
 
 
 _Solved = tuple[Floats, Floats, Floats, Floats]

@@ -2,24 +2,23 @@
 distributions.
 """
 
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import comb
 
 import numpy as np
 import pytest
-from golden_estimators import objective
 from hypothesis import given, settings, strategies as st
-from two_call_cases import PROBABILITY, of_powers, table_of_moments
+from two_call_cases import PROBABILITY, range_of_means, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable
-from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
     vote_interval,
 )
-from feval.estimators.vote_polynomials import UnitPolynomial, majority_accuracy, majority_polynomial
+from feval.estimators.vote_polynomials import majority_accuracy
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])
@@ -38,12 +37,12 @@ def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interva
     assert np.isfinite(interval.upper.atoms).all()
 
 
-def in_powers(polynomial):
-    """Coefficients of q^k, lowest first."""
-    degree, result = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
-    for at, value in enumerate(polynomial.coefficients):
-        for k in range(degree - at + 1):
-            result[at + k] += value * comb(degree, at) * comb(degree - at, k) * (-1) ** k
+def vote_powers(n):
+    """Coefficients of q^k in P_n, lowest first."""
+    votes, result = 2 * n + 1, [Fraction(0)] * (2 * n + 2)
+    for right in range(n + 1, votes + 1):
+        for k in range(votes - right + 1):
+            result[right + k] += comb(votes, right) * comb(votes - right, k) * (-1) ** k
     return result
 
 
@@ -82,13 +81,12 @@ def is_positive_on_the_unit_interval(powers):
 
 
 def residual_of(bound, index=()):
-    goal = (
-        majority_polynomial(bound.objective)
-        if isinstance(bound.objective, int)
-        else bound.objective
-    )
-    difference = of_powers(bound.quadratic[index].tolist()) - goal
-    return in_powers(difference if bound.side == "upper" else -difference)
+    sign = 1 if bound.side == "upper" else -1
+    quadratic = map(Fraction, bound.quadratic[index].tolist())
+    return [
+        sign * (mine - votes)
+        for mine, votes in zip_longest(quadratic, vote_powers(bound.n), fillvalue=Fraction(0))
+    ]
 
 
 def test_sturms_theorem_tells_touching_and_crossing_from_staying_above():
@@ -116,66 +114,6 @@ def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu, rho, 
         )
         outside = Fraction(float(bound.proven)) - allowed
         assert (outside if bound.side == "upper" else -outside) >= 0
-
-
-@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
-def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(text):
-    interval = polynomial_objective_interval(objective(text), table_of_moments(6))
-    for bound in (interval.lower, interval.upper):
-        for index in np.ndindex(bound.value.shape):
-            assert is_positive_on_the_unit_interval(residual_of(bound, index)), index
-
-
-SMALL = 10.0 ** -np.arange(2.0, 16)
-EDGES = Moments.from_correlation(
-    np.array([0.0, 1.0, 0.5, 0.3, 0.6884467305709401, 1e-300, *SMALL, *(1 - SMALL)])[:, None],
-    np.array(
-        [0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]
-    ),
-)
-
-
-@pytest.mark.parametrize(
-    "text", ["P_3 - P_1", pytest.param("P_5 - 2*P_2 + P_1", marks=pytest.mark.slow), "q - q^2"]
-)
-def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text):
-    interval = polynomial_objective_interval(objective(text), EDGES)
-    for bound in (interval.lower, interval.upper):
-        check = bound.check()
-        assert check.holds(1e-11), (float(check.moment_error.max()), float(check.gap.max()))
-        assert float(check.dual_margin.min()) > 0.0
-    if text == "q - q^2":  # mu - nu, whatever the law
-        assert interval.low == pytest.approx(EDGES.unsteady, abs=1e-12)
-        assert interval.high == pytest.approx(EDGES.unsteady, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("heights", "mu", "rho"),
-    [
-        ([0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0], 0.5, 1e-17),
-        ([2.04, 4.65, 7.18, -9.81, -6.68, 6.33, 9.72, 1.17], 0.5, 1e-8),
-        ([int(c) for c in "110000011001111011010101010001"], 0.9999999, 1e-4),
-    ],
-)
-def test_bounds_are_sharp_where_the_atoms_of_a_law_lie_between_two_points_of_the_grid(
-    heights, mu, rho
-):
-    polynomial = UnitPolynomial(tuple(Fraction(height) for height in heights))
-    interval = polynomial_objective_interval(polynomial, Moments.from_correlation(mu, rho))
-    for bound in (interval.lower, interval.upper):
-        check = bound.check()
-        scale = max(abs(height) for height in heights)
-        assert float(check.moment_error) < 1e-11
-        assert float(check.gap) < 1e-11 * scale
-        assert float(bound.proven_margin()) > 0.0
-
-
-@pytest.mark.parametrize("constant", [Fraction(1, 3), Fraction(0)])
-def test_laws_that_attain_a_constant_have_the_moments(constant):
-    interval = polynomial_objective_interval(UnitPolynomial((constant,)), EDGES)
-    for bound in (interval.lower, interval.upper):
-        assert bound.check().holds(1e-11)
-        assert bound.value == pytest.approx(np.full(EDGES.shape, float(constant)), abs=1e-12)
 
 
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
@@ -207,9 +145,7 @@ def test_a_certificate_that_was_tampered_with_does_not_pass():
 
 @pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
 def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms, error):
-    bound = polynomial_objective_interval(
-        majority_polynomial(2), Moments.from_values(0.7, 0.6)
-    ).upper
+    bound = vote_interval(2, Moments.from_values(0.7, 0.6)).upper
     places = np.array(atoms)
     weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
     forged = type(bound)(**{**vars(bound), "atoms": places, "weights": weights})
@@ -281,12 +217,34 @@ def test_equality_certifies_nothing():
     assert bool(certified_three_vote_gain(Moments.from_values(0.8, 0.7 - 1e-12)).certified)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, pytest.param(20, marks=pytest.mark.slow)])
-def test_the_general_program_finds_the_closed_forms(n):
-    moments = table_of_moments(100)
-    general, closed = (
-        polynomial_objective_interval(majority_polynomial(n), moments),
-        vote_interval(n, moments),
-    )
-    np.testing.assert_allclose(general.low, closed.low, atol=2e-12)
-    np.testing.assert_allclose(general.high, closed.high, atol=2e-12)
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize(("mu", "nu"), [(0.7, 0.595), (0.3, 0.2), (0.9, 0.82), (0.5, 0.26)])
+def test_a_linear_program_finds_the_closed_forms(n, mu, nu):
+    closed = vote_interval(n, Moments.from_values(mu, nu))
+    ends = range_of_means(lambda q: majority_accuracy(n, q), mu, nu)
+    assert ends == pytest.approx((float(closed.low), float(closed.high)), abs=1e-9)
+
+
+COEFFICIENT = st.one_of(
+    st.floats(-1e6, 1e6),
+    st.floats(-1e-9, 1e-9),
+    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    quadratic=st.tuples(COEFFICIENT, COEFFICIENT, COEFFICIENT),
+    n=st.integers(0, 4),
+    side=st.sampled_from(["lower", "upper"]),
+)
+def test_a_proven_margin_lies_below_the_exact_minimum_by_no_more_than_its_slack(quadratic, n, side):
+    bound = vote_interval(n, Moments.from_values(0.6, 0.5)).upper
+    forged = replace(bound, side=side, quadratic=np.array(quadratic))
+    powers, size = residual_of(forged), max(20, *map(abs, quadratic))
+    scaled = [float(c / Fraction(size)) for c in powers]
+    slopes = [k * c * (abs(c) > 1e-30) for k, c in enumerate(scaled)][:0:-1]
+    places = [Fraction(float(np.clip(root.real, 0, 1))) for root in np.roots(slopes)]
+    least = min(value_at(powers, q) for q in (Fraction(0), Fraction(1), *places))
+    margin = forged.proven_margin()
+    assert least - Fraction(1, 10**13) - 20 * Fraction(size) / 10**14 <= margin <= least

@@ -3,25 +3,20 @@ and pair tables.
 """
 
 from fractions import Fraction
-from itertools import combinations, product, zip_longest
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from places import read_data, read_json
-from two_call_cases import PROBABILITY, of_powers
+from two_call_cases import PROBABILITY
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
 from feval.estimators.plurality import hypergeometric_majority
-from feval.estimators.vote_polynomials import (
-    budget_index,
-    least_distances,
-    majority_accuracy,
-    majority_polynomial,
-)
+from feval.estimators.vote_polynomials import budget_index, majority_accuracy
 from feval.estimators.wald_regions import wald_projection
 
 
@@ -86,9 +81,6 @@ def test_majorities_are_sums_of_binomial_terms(n):
         assert majority_accuracy(n, float(q)) == pytest.approx(
             float(expected), abs=2e-16, rel=1e-13
         )
-        assert majority_polynomial(n)(float(q)) == pytest.approx(
-            float(expected), abs=2e-16, rel=1e-13
-        )
 
 
 @given(votes=st.integers(1, 20).map(lambda k: 2 * k), q=PROBABILITY)
@@ -100,38 +92,6 @@ def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes, q):
 
 def test_odd_budgets_have_an_index():
     assert [budget_index(votes) for votes in (1, 3, 1001)] == [0, 1, 500]
-
-
-COEFFICIENT = st.one_of(
-    st.floats(-1e6, 1e6),
-    st.floats(-1e-9, 1e-9),
-    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    quadratics=st.lists(st.tuples(COEFFICIENT, COEFFICIENT, COEFFICIENT), min_size=1, max_size=5),
-    coefficients=st.lists(st.integers(-20, 20), min_size=1, max_size=7),
-    sign=st.sampled_from([1, -1]),
-    slack=st.sampled_from([1e-3, 1e-9, 1e-13]),
-)
-def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_slack(
-    quadratics, coefficients, sign, slack
-):
-    goal = of_powers(coefficients)
-    found = least_distances(np.array(quadratics), goal, sign, slack).tolist()
-    for quadratic, result in zip(quadratics, found, strict=True):
-        powers = [
-            sign * (Fraction(c) - d) for c, d in zip_longest(quadratic, coefficients, fillvalue=0)
-        ]
-        size = max(20, *map(abs, quadratic))
-        scaled = [float(c / Fraction(size)) for c in powers]
-        slopes = [k * c * (abs(c) > 1e-30) for k, c in enumerate(scaled)][:0:-1]
-        places = [Fraction(float(np.clip(root.real, 0, 1))) for root in np.roots(slopes)]
-        values = [sum(c * q**k for k, c in enumerate(powers)) for q in (0, 1, *places)]
-        assert Fraction(result) <= min(values)
-        assert Fraction(result) >= min(values) - Fraction(slack) - 20 * Fraction(size) / 10**14
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])

@@ -1,7 +1,6 @@
 """The table from the `fn` of a golden entry of the estimators to the call that computes it.
 
-Numbers of the entries are decimals or fractions as text and are taken exactly. An objective is
-written as in "P_3 - P_1" or "2*P_5 - 1/3*q^2".
+Numbers of the entries are decimals or fractions as text and are taken exactly.
 """
 
 import math
@@ -10,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 from scipy.stats import binom
-from two_call_cases import of_powers
+from two_call_cases import range_of_means
 from vote_cases import one_question
 
 from feval.estimators.approximations import gaussian_estimate
@@ -20,7 +19,6 @@ from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
 from feval.estimators.multinomial import plugin_expectation, plurality_accuracy
 from feval.estimators.plurality import hypergeometric_majority, subset_plurality_accuracy
-from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.self_consistency import (
     best_integer_split,
     budget_split,
@@ -33,13 +31,9 @@ from feval.estimators.vote_intervals import (
     infinite_vote_interval,
     vote_interval,
 )
-from feval.estimators.vote_polynomials import UnitPolynomial, majority_accuracy, majority_polynomial
+from feval.estimators.vote_polynomials import majority_accuracy
 from feval.estimators.wald_regions import wald_projection
 from feval.estimators.winrates import average_winrates, two_token_winrates
-
-TERM = re.compile(
-    r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|(q)(?:\^(\d+))?)|([+-]?)\s*(\d[\d./]*)"
-)
 
 
 def moments(inputs):
@@ -48,14 +42,15 @@ def moments(inputs):
     return Moments.from_correlation(Fraction(inputs["mu"]), Fraction(inputs["rho"]))
 
 
-def objective(text):
-    assert not TERM.sub("", text).strip(), f"an objective of another form: {text}"
-    total = UnitPolynomial((Fraction(0),))
-    for sign, factor, budget, q, power, plain_sign, constant in TERM.findall(text):
-        degree = int(power or 1) if q else 0
-        term = majority_polynomial(int(budget)) if budget else of_powers([0] * degree + [1])
-        total += term * Fraction(f"{sign or plain_sign}{factor or constant or 1}")
-    return total
+def gain_interval(inputs):
+    """The ends of V_m - V_n, by a linear program."""
+    m, n = map(int, re.findall(r"P_(\d+)", inputs["objective"]))
+
+    def gain(q):
+        return majority_accuracy(m, q) - majority_accuracy(n, q)
+
+    mu, nu = (float(Fraction(inputs[name])) for name in ("mu", "nu"))
+    return list(range_of_means(gain, mu, nu))
 
 
 def ends(interval):
@@ -324,9 +319,7 @@ CALLS = {
     "three_vote_interval": lambda e: ends(vote_interval(1, moments(e))),
     "vote_interval": interval_with_laws,
     "infinite_vote_interval": lambda e: ends(infinite_vote_interval(moments(e))),
-    "polynomial_objective_interval": lambda e: ends(
-        polynomial_objective_interval(objective(e["objective"]), moments(e))
-    ),
+    "polynomial_objective_interval": gain_interval,
     "certified_three_vote_gain": gain,
     "pair_table_summary": summary,
     "wald_projection": projection,

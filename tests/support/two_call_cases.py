@@ -1,13 +1,10 @@
 """Moments and budgets on which the two-call estimators are tested."""
 
-from fractions import Fraction
-from math import comb
-
 import numpy as np
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from feval.estimators.moments import Moments
-from feval.estimators.vote_polynomials import UnitPolynomial
 
 PROBABILITY = st.floats(0.0, 1.0)
 BUDGETS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 10, 25, 50, 100, 500])
@@ -28,15 +25,18 @@ def table_of_moments(count=400, seed=0):
     return Moments.from_correlation(mu, rho)
 
 
-def of_powers(coefficients):
-    """The polynomial sum_k coefficients[k] q^k."""
-    degree = len(coefficients) - 1
-    return UnitPolynomial(
-        tuple(
-            sum(
-                Fraction(c) * comb(at, k) / comb(degree, k)
-                for k, c in enumerate(coefficients[: at + 1])
-            )
-            for at in range(degree + 1)
-        )
-    )
+def range_of_means(function, mu, nu):
+    """Least and greatest mean of a function of Q over the laws with two moments, by linear programs
+    over laws on a grid, which grows finer around the atoms that they find.
+    """
+    found = []
+    for sign in (1, -1):
+        grid, width = np.linspace(0, 1, 2001), 1e-3
+        for _ in range(3):
+            powers = grid ** np.arange(3)[:, None]
+            costs = 1e4 * sign * function(grid)  # the solver's tolerance is absolute
+            program = linprog(costs, A_eq=powers, b_eq=[1.0, mu, nu])
+            near = grid[program.x > 1e-9, None] + np.linspace(-width, width, 201)
+            grid, width = np.unique(np.clip([*near.ravel(), 0.0, 1.0], 0, 1)), width / 50
+        found.append(sign * float(program.fun) / 1e4)
+    return tuple(found)
