@@ -492,22 +492,26 @@ class ServerLimits:
     connections: int = 1024
 
 
+async def replayed(application: Application, request: Request) -> Reply:
+    """Return what an application replies to a request."""
+    headers = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]
+    }
+    query = request.scope["query_string"].decode("latin-1")
+    body, sender = await request.body(), request.scope.get("feval.sender")
+    call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
+    # Most requests take less time than a thread would take to start; only grading reads a whole
+    # pool.
+    if call.path.endswith("/feval/grade"):
+        return await run_in_threadpool(application.respond, call)
+    return application.respond(call)
+
+
 def replay_routes(application: Application) -> list[BaseRoute]:
     """Return the routes of a recording that is served."""
 
     async def answer(request: Request) -> Response:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, value in request.scope["headers"]
-        }
-        query = request.scope["query_string"].decode("latin-1")
-        body, sender = await request.body(), request.scope.get("feval.sender")
-        call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
-        # Most requests take less time than a thread would take to start; only grading reads a whole
-        # pool.
-        if call.path.endswith("/feval/grade"):
-            return response(await run_in_threadpool(application.respond, call), request)
-        return response(application.respond(call), request)
+        return response(await replayed(application, request), request)
 
     return [Route("/{path:path}", answer, methods=METHODS)]
 

@@ -331,17 +331,20 @@ class Budget:
     def __init__(self, price: Price | None, limit_usd: float | None = None) -> None:
         self._price, self._limit = price, limit_usd
         self.is_limited = limit_usd is not None
-        self.usd = None if price is None else 0.0
+        self.usd = None if price is None and limit_usd is None else 0.0
         self._reserved = 0.0
         self._tokens_per_character = 0.0
 
-    def reserve(self, prompt_tokens: float, output_tokens: float) -> float | None:
-        """Set dollars aside for a request's worst case; return how many, or `None` if there are not
-        enough.
+    def reserve(
+        self, prompt_tokens: float, output_tokens: float, price: Price | None = None
+    ) -> float | None:
+        """Set dollars aside for a request's worst case, at the price of its LLM if there are
+        several; return how many, or `None` if there are not enough.
         """
-        if self._price is None or self.usd is None or self._limit is None:
+        price = price or self._price
+        if price is None or self.usd is None or self._limit is None:
             return 0.0
-        amount = usd(self._price, prompt_tokens, output_tokens)
+        amount = usd(price, prompt_tokens, output_tokens)
         if self.usd + self._reserved + amount > self._limit:
             return None
         self._reserved += amount
@@ -351,10 +354,11 @@ class Budget:
         """Release what was set aside."""
         self._reserved -= amount
 
-    def pay(self, prompt_tokens: float, output_tokens: float) -> None:
-        """Count tokens as paid."""
-        if self._price is not None and self.usd is not None:
-            self.usd += usd(self._price, prompt_tokens, output_tokens)
+    def pay(self, prompt_tokens: float, output_tokens: float, price: Price | None = None) -> None:
+        """Count tokens as paid, at the price of their LLM if there are several."""
+        price = price or self._price
+        if price is not None and self.usd is not None:
+            self.usd += usd(price, prompt_tokens, output_tokens)
 
     def learn(self, characters: int, prompt_tokens: int) -> None:
         """Note how many tokens a server counted for a prompt of so many characters."""

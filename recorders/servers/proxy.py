@@ -1,12 +1,14 @@
-"""Record by running: an OpenAI-compatible proxy that journals every reply, and gives it again the
-next time.
+"""Record by running: a proxy that journals every reply, and gives it again the next time.
 
-A chat completion is answered from the journal as long as that has samples of the same request
-(model, messages, decoding, and the seed if one was sent) that this run has not given yet; else it
-is forwarded with the client's own key. Every choice is on disk before the client gets it. What the
-journal cannot hold (images, invalid requests), and every other path, is passed on unrecorded. That,
-and what the recording will lack of a reply (such as audio), is said at once: in the header of the
-reply, and in the log the first time.
+A chat completion, or a request of another dialect, is answered from the journal as long as that has
+samples of the same request (model, messages, decoding, and the seed if one was sent) that this run
+has not given yet; else it is forwarded with the client's own key. Every choice is on disk before
+the client gets it. What the journal cannot hold (images, invalid requests), and every other path
+that is not only read, is refused, or passed on unrecorded where that is allowed. That, and what the
+recording will lack of a reply (such as audio), is said at once: in the header of the reply, and in
+the log the first time.
+
+In front of the proxy a recording may be served; then only what that does not hold comes here.
 
 Keys come with the client's requests or from an environment variable. They are sent on and never
 written: a reply that repeats a key is masked, and a request whose body holds one is not recorded.
@@ -25,11 +27,12 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from hashlib import sha256
+from types import ModuleType
 from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
 # First, since it says how to install Starlette.
-from feval.serving.server import METHODS, ServerLimits, Server, response  # isort: skip
+from feval.serving.server import METHODS, ServerLimits, Server, replayed, response  # isort: skip
 import os
 import shutil
 from collections import defaultdict
@@ -47,9 +50,20 @@ from starlette.routing import Route
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording, scratch_beside
-from feval.serving.wire.calls import RequestError, ServingError, UnknownError
+from feval.serving.application import Application
+from feval.serving.wire import dialects
+from feval.serving.wire.calls import (
+    KEY_HEADERS,
+    RequestError,
+    ServingError,
+    UnknownError,
+    keys_of,
+    split_run,
+)
+from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import completion_reply, conversation, usage
 from feval.values import Record, RecordLike, frozen
+from recorders.asking.pace import Budget, check_cost_limit, find_price
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
@@ -91,6 +105,13 @@ _KEPT = {
 }  # fmt: skip
 _MOST_SAID = 64
 
+_READ = ("GET", "HEAD")
+_MISSES = ("not_recorded", "model_not_found")
+_QUERY = {"alt", "api-version", "beta", "key"}  # fields that shape no reply
+_STREAMED = re.compile(r"(?<=[?&])alt=[^&]*&?")
+_KEY_IN_QUERY = re.compile(r"(?<=[?&])key=[^&]*&?")
+_PASSED = re.compile(r"/(v1|v1beta1?|v1alpha|api|openai|engines)(/|$)")
+
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
 
 
@@ -113,24 +134,44 @@ class _Settings(BaseModel, strict=True):
 
 @frozen
 class _ChatRequest:
-    """A chat completion that can be recorded."""
+    """A chat completion that can be recorded: what is sent on, and what it asks for. `asked` says
+    what its dialect needs to reply, `None` in OpenAI's own.
+    """
 
-    fields: RecordLike
+    fields: Record
     request: Request
     key: str
     number: int
     seed: int | None
+    dialect: ModuleType | None
+    asked: Asked | None
 
 
 class Proxy:
     """Forwards requests to a server, and records its chat completions; each sample in the journal
     is given again once.
 
-    With a `token` every client has to send it as its key, so that only the upstream's own key is
-    sent on.
+    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` requests that were passed
+    on unrecorded.
 
-    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that
-    were passed on unrecorded.
+    Args:
+        upstream: what requests are forwarded to.
+        journal: what replies are written to, and given again from.
+        dataset: id of the recorded dataset.
+        token: what every client has to send as its key, so that only the upstream's own key is sent
+            on.
+        allowed_fields: names of fields that may look like a key's.
+        forward_unrecorded: whether requests that cannot be recorded are passed on; else they are
+            refused.
+        served: a recording that answers first; only what it does not hold is forwarded. Closed with
+            the proxy.
+        prices: id of a price list, for the cost limit.
+        cost_limit_usd: most dollars for the journal, earlier runs included. A request is refused
+            that could pass it with the limit on tokens that it states; without one, once the limit
+            is reached.
+
+    Raises:
+        OutOfRangeError: a cost limit that is not above 0.
     """
 
     def __init__(
@@ -141,8 +182,15 @@ class Proxy:
         *,
         token: str | None = None,
         allowed_fields: Collection[str] = (),
+        forward_unrecorded: bool = False,
+        served: Application | None = None,
+        prices: str = "none",
+        cost_limit_usd: float | None = None,
     ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
+        self._forward_unrecorded, self._served = forward_unrecorded, served
+        self._prices, self._limit = prices, cost_limit_usd
+        self._budget = Budget(None, cost_limit_usd)
         self._origin = _origin(httpx2.URL(upstream.url))
         self.token = token
         self._allowed_fields = allowed_fields
@@ -154,11 +202,15 @@ class Proxy:
         self._said: set[str] = set()
         self._client: httpx2.AsyncClient
         self.recorded = self.replayed = self.unrecorded = 0
-        keys: dict[str, str] = {}  # one string per request
+        models: dict[str, tuple[str, str]] = {}  # one string per request
         for entry in journal.entries():
-            if entry.kind == "cot" and "choice" in entry.record:
-                key = keys.setdefault(entry.record["key"], entry.record["key"])
-                self._unused.setdefault((key, entry.record.get("seed")), []).append(entry.offset)
+            record = entry.record
+            if entry.kind == "request":
+                models[record["request"]] = record["request"], record.get("model", "")
+            if entry.kind == "cot" and "choice" in record:
+                key, model = models[record["key"]]
+                self._unused.setdefault((key, record.get("seed")), []).append(entry.offset)
+                self._pay(model, [record], prompt=bool(record.get("first_of_reply")))
         for samples in self._unused.values():
             samples.reverse()
 
@@ -177,30 +229,49 @@ class Proxy:
 
     async def answer(self, call: HTTPRequest) -> Response:
         """Answer a request."""
-        path, query = call.scope["path"], call.scope["query_string"]
+        missed: Response | None = None
+        if self._served is not None:
+            missed = response(await replayed(self._served, call), call)
+            if call.method != "POST" or missed.headers.get("x-feval-error") not in _MISSES:
+                return missed
+        target = call.scope["raw_path"].decode("latin-1")
+        path = call.scope["path"].rstrip("/")
+        if missed is not None:
+            target, path = split_run(target)[1], split_run(path)[1]
+        if query := call.scope["query_string"].decode("latin-1"):
+            target += f"?{query}"
         body = await call.body()
-        if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
+        if not _PASSED.match(path) or ".." in unquote(path).split("/"):
             raise UnknownError(
-                "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.",
+                "Only paths of APIs are passed on, such as those under /v1; give clients a base URL"
+                " that ends with /v1.",
                 code="unknown_url",
             )
-        if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
-            chat = self._recordable(call, body)
+        if call.method in _READ:
+            return await self._passed_on(call, target, body)
+        what = path[:_SHOWN]
+        why = "because it asks for no chat"
+        if call.method == "POST" and (found := _chats(path)):
+            chat = self._recordable(call, *found, body)
             if isinstance(chat, _ChatRequest):
-                return await self._chat(call, chat)
-            self.unrecorded += 1
-            reason = f"A chat completion is passed on and not recorded, because of its {chat}"
-            return self._marked(await self._passed_on(call, body), chat, reason)
-        reply = await self._passed_on(call, body)
-        if call.method != "POST":
-            return reply
-        where = call.scope["raw_path"].decode("latin-1")[:_SHOWN]
-        return self._marked(
-            reply, where, f"POST {where} is passed on and not recorded; chat completions are"
-        )
+                return await self._chat(call, target, chat, missed)
+            what, why = chat, f"because of its {chat}"
+        said = f"{call.method} {path[:_SHOWN]} cannot be recorded, {why}, and is"
+        if not self._forward_unrecorded:
+            said += " not forwarded"
+            self._say(what, said)
+            raise RequestError(
+                f"{said}. Start the proxy with --forward-unrecorded to pass such requests on.",
+                code="unrecorded",
+            )
+        self.unrecorded += 1
+        reply = await self._passed_on(call, target, body)
+        return self._marked(reply, what, f"{said} passed on as it is")
 
     def close(self) -> None:
-        """Do nothing: the journal is the caller's."""
+        """Close the recording that is served; the journal is the caller's."""
+        if self._served is not None:
+            self._served.close()
 
     def _say(self, what: str, sentence: str) -> None:
         """Tell the log once of each thing that is not recorded."""
@@ -214,21 +285,37 @@ class Proxy:
         reply.headers["X-Feval-Unrecorded"] = what
         return reply
 
-    def _recordable(self, call: HTTPRequest, body: bytes) -> _ChatRequest | str:
+    def _recordable(
+        self, call: HTTPRequest, dialect: ModuleType | None, said: Mapping[str, str], body: bytes
+    ) -> _ChatRequest | str:
         """Return a chat completion as the journal can hold it; if it cannot, what of it is the
-        reason.
+        reason. `said` is what its path says.
         """
+        query = parse_qs(call.scope["query_string"].decode("latin-1"))
+        if query.keys() - _QUERY:
+            return "query"
         try:
-            fields = orjson.loads(body)
+            sent = orjson.loads(body)
             # Not as it was sent: JSON may hide a key behind escapes. And deeper, as a line of the
             # journal has it.
-            text = orjson.dumps([[[[[[[[fields]]]]]]]]).decode()
+            text = orjson.dumps([[[[[[[[sent]]]]]]]]).decode()
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             return "body"
-        if not isinstance(fields, dict):
+        if not isinstance(sent, dict):
             return "body"
         if self._redaction(call).reply(text) != text:
             return "key"
+        asked: Asked | None = None
+        if dialect is None:
+            fields = sent = {**said, **sent}
+        else:
+            try:
+                asked = dialect.request(dict(sent), {**said, "query": urlencode(query, True)})
+            except ServingError as error:
+                return error.parameter or "body"
+            if asked.previous is not None:
+                return "previous_response_id"
+            fields = {name: own for name, own in asked.fields.items() if own not in ([], {}, "")}
         try:
             settings = _Settings.model_validate(fields)
         except ValidationError as error:
@@ -238,8 +325,8 @@ class Proxy:
             return "max_tokens"  # which one applies is up to the server
         if (messages := _messages(fields.get("messages"))) is None:
             return "messages"
-        said = "".join(message.tools for message in messages)
-        if self._redaction(call).reply(said) != said:  # that JSON within JSON hid
+        tools = "".join(message.tools for message in messages)
+        if self._redaction(call).reply(tools) != tools:  # that JSON within JSON hid
             return "key"
         stop, top = settings.stop or [], settings.top_logprobs or 0
         extra = {
@@ -262,21 +349,27 @@ class Proxy:
             raise RequestError(str(error), code="key_field") from None
         name = f"{self._dataset}/{messages_id(messages)}"
         request = Request(self._dataset, name, messages, settings.model, decoding)
-        return _ChatRequest(fields, request, request.key(), settings.n or 1, settings.seed)
+        number = settings.n or 1
+        return _ChatRequest(sent, request, request.key(), number, settings.seed, dialect, asked)
 
-    async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
+    async def _chat(
+        self, call: HTTPRequest, target: str, chat: _ChatRequest, missed: Response | None
+    ) -> Response:
         samples = self._take(chat)
         new: list[Record] = []
+        passed: Response | None = None
         if len(samples) < chat.number:
+            if missed is not None and not self._journal.may_ask:
+                self._give_back(chat, samples)
+                return missed
             try:
-                result = await self._recorded(call, chat, chat.number - len(samples))
+                new, passed = await self._recorded(call, target, chat, chat.number - len(samples))
             except BaseException:
                 self._give_back(chat, samples)
                 raise
-            if isinstance(result, Response):
+            if not new:
                 self._give_back(chat, samples)
-                return result
-            new = result
+                return passed
         records = [*await run_in_threadpool(self._read, samples), *new]
         if await call.is_disconnected():
             self._give_back(chat, records)
@@ -291,9 +384,15 @@ class Proxy:
                     f"A reply has {name!r}, which clients get and the sealed recording will not"
                     " hold",
                 )
+        if chat.dialect is not None and chat.asked is not None:
+            if passed is not None and not chat.asked.stream:  # all of it, as it came
+                passed.headers.update(headers)
+                return passed
+            own = _completion(records, chat.request.model, plain=True)
+            return response(chat.dialect.reply(own, chat.asked, headers), call)
         stream, options = bool(chat.fields.get("stream")), chat.fields.get("stream_options")
         with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        completion = _completion(records, chat.request.model)
+        completion = _completion(records, chat.request.model, plain=False)
         return response(
             completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers),
             call,
@@ -307,8 +406,10 @@ class Proxy:
     def _take(self, chat: _ChatRequest) -> list[_Sample]:
         """Take samples of the journal that were not given yet."""
         unused = self._unused.get((chat.key, chat.seed), [])
-        if chat.seed is not None and len(unused) < chat.number:
-            return []  # the rest, asked for with the same seed, would be the same samples
+        # The rest, asked for with the same seed, would be the same samples; and other dialects are
+        # passed on whole.
+        if (chat.seed is not None or chat.dialect is not None) and len(unused) < chat.number:
+            return []
         samples = [unused.pop() for _ in range(min(chat.number, len(unused)))]
         if not unused:
             self._unused.pop((chat.key, chat.seed), None)
@@ -322,28 +423,39 @@ class Proxy:
             self._unused.setdefault((chat.key, chat.seed), []).extend(reversed(samples))
 
     async def _recorded(
-        self, call: HTTPRequest, chat: _ChatRequest, number: int
-    ) -> list[Record] | Response:
-        """Forward a request and write the reply; return the records of its choices, or what came
-        instead of choices.
+        self, call: HTTPRequest, target: str, chat: _ChatRequest, number: int
+    ) -> tuple[list[Record], Response]:
+        """Forward a request and write the reply; return the records of its choices (none if
+        something else came) and the reply as it came.
         """
         if self._failure is not None:  # what cannot be written is not paid for
             raise ServingError(
                 f"Nothing more is forwarded: {self._failure}", status=507, code="journal"
             )
-        fields = dict(chat.fields)
-        for name in ("stream", "stream_options"):
-            fields.pop(name, None)
-        if number > 1 or "n" in fields:
-            fields["n"] = number
+        fields, asked, model = dict(chat.fields), chat.asked, chat.request.model
+        if asked is None:
+            for name in ("stream", "stream_options"):
+                fields.pop(name, None)
+            if number > 1 or "n" in fields:
+                fields["n"] = number
+        elif "stream" in asked.path:  # Gemini's path says so
+            target = _STREAMED.sub("", target.replace(":streamG", ":g"))
+        elif asked.stream:
+            fields["stream"] = False
         body = orjson.dumps(fields)
+        reserved = self._reserve(chat, number)
         began = time.perf_counter()
-        status, headers, content = await self._forwarded(call, body)
+        try:
+            status, headers, content = await self._forwarded(call, target, body)
+        finally:
+            self._budget.free(reserved)
         seconds, redaction = round(time.perf_counter() - began, 6), self._redaction(call)
         if status != 200:
-            return self._masked(status, content, headers)
+            return [], self._masked(status, content, headers)
         try:
             reply = replies.parse(content)
+            if chat.dialect is not None:
+                reply = chat.dialect.completion(reply)
             decoding = chat.request.decoding
             reading = replies.read(
                 reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds
@@ -351,20 +463,50 @@ class Proxy:
             completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         # no chat completion: the client may understand it
-        except (BackendError, TypeError, ValueError, RecursionError):
+        except (BackendError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
             self.unrecorded += 1
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
-            return self._marked(self._masked(status, content, headers), "reply", said)
+            return [], self._marked(self._masked(status, content, headers), "reply", said)
         try:
             await run_in_threadpool(self._commit, chat, completions, choices)
         except FevalError as error:
             self._failure = str(error)
             raise
         self.recorded += len(completions)
-        return [
+        new = [
             asdict(completion) | {"choice": choice}
             for completion, choice in zip(completions, choices, strict=True)
         ]
+        self._pay(model, new)
+        return new, self._masked(status, content, headers)
+
+    def _reserve(self, chat: _ChatRequest, number: int) -> float:
+        """Set dollars aside for a request; refuse one that could pass the cost limit."""
+        if self._limit is None:
+            return 0.0
+        model, limit = chat.request.model, chat.request.decoding.max_tokens or 0
+        price = find_price(self._prices, model)
+        try:
+            check_cost_limit(self._limit, price, model, self._prices)
+        except FevalError as error:
+            raise RequestError(str(error), code="price") from error
+        prompt = self._budget.prompt_tokens(chat.request.characters)
+        reserved = self._budget.reserve(prompt, number * limit, price)
+        if reserved is None:
+            raise RequestError(
+                f"{self._budget}, and this request could pass that limit; it is not forwarded. What"
+                " was recorded is still given. Start again with a higher --cost-limit.",
+                code="cost_limit",
+            )
+        return reserved
+
+    def _pay(self, model: str, records: Sequence[RecordLike], *, prompt: bool = True) -> None:
+        """Count the CoTs of a reply, and its prompt, as paid."""
+        if self._limit is not None:
+            price = find_price(self._prices, model)
+            prompts = prompt * (records[0].get("prompt_tokens") or 0)
+            output = sum(record.get("output_tokens") or 0 for record in records)
+            self._budget.pay(prompts, output, price)
 
     def _masked(self, status: int, content: bytes, headers: Mapping[str, str]) -> Response:
         """Pass a reply on as it came, without the proxy's own key: clients need not know it."""
@@ -405,11 +547,14 @@ class Proxy:
         headers = [value for name, value in call.headers.items() if _KEY_NAME.search(name)]
         headers += [*self._upstream.headers.values(), self.token or ""]
         keys = [_SCHEME.sub("", value).strip() for value in headers]
+        keys += keys_of({}, call.scope["query_string"].decode("latin-1"))
         return Redaction(*keys, *(orjson.dumps(key).decode()[1:-1] for key in keys))
 
-    async def _forwarded(self, call: HTTPRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    async def _forwarded(
+        self, call: HTTPRequest, target: str, body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         """Send a request to the server; return status, headers and the whole body of the reply."""
-        reply = await self._sent(call, body)
+        reply = await self._sent(call, target, body)
         headers, content = _headers_of(reply), bytearray()
         # Some gateways compress whatever they send, though it was not asked for.
         is_packed = headers.get("content-encoding") in _PACKED
@@ -428,29 +573,36 @@ class Proxy:
             del headers["content-encoding"]
         return reply.status_code, headers, bytes(content)
 
-    async def _passed_on(self, call: HTTPRequest, body: bytes) -> Response:
+    async def _passed_on(self, call: HTTPRequest, target: str, body: bytes) -> Response:
         """Pass a request on as it is, and what comes back piece by piece."""
         # only a whole reply can be searched for the key
         if self._upstream.redaction and b'"stream":' not in body:
-            status, headers, content = await self._forwarded(call, body)
+            status, headers, content = await self._forwarded(call, target, body)
             return self._masked(status, content, headers)
-        reply = await self._sent(call, body)
+        reply = await self._sent(call, target, body)
         return StreamingResponse(_pieces(reply), reply.status_code, _headers_of(reply))
 
-    async def _sent(self, call: HTTPRequest, body: bytes) -> httpx2.Response:
+    async def _sent(self, call: HTTPRequest, target: str, body: bytes) -> httpx2.Response:
         headers = {name: value for name, value in call.headers.items() if name not in _HOP}
         headers["accept-encoding"] = "identity"
-        headers |= {name.lower(): value for name, value in self._upstream.headers.items()}
-        target = call.scope["raw_path"].decode("latin-1").removeprefix("/v1")
-        if query := call.scope["query_string"].decode("latin-1"):
-            target += f"?{query}"
+        own = {name.lower(): value for name, value in self._upstream.headers.items()}
+        if key := own.pop("authorization", None):  # in place of the client's
+            name = dialects.key_header(target.partition("?")[0])
+            own[name] = key if name == "authorization" else _SCHEME.sub("", key)
+            for name in ("authorization", *KEY_HEADERS):
+                headers.pop(name, None)
+            target = _KEY_IN_QUERY.sub("", target)
+        headers |= own
+        base = self._upstream.url
+        if target.startswith("/v1/") or not base.endswith("/v1"):
+            target = target.removeprefix("/v1")
+        else:
+            base = base.removesuffix("/v1")
         try:
             fields = [
                 (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
             ]
-            request = httpx2.Request(
-                call.method, self._upstream.url + target, headers=fields, content=body
-            )
+            request = httpx2.Request(call.method, base + target, headers=fields, content=body)
             if _origin(request.url) != self._origin:
                 raise UnknownError(
                     f"The path {target[:80]!r} would make this a request to another server than"
@@ -514,8 +666,19 @@ def _messages(value: object) -> tuple[Message, ...] | None:
     )
 
 
-def _completion(records: Sequence[RecordLike], model: str) -> Record:
-    """Make one chat completion of recorded choices."""
+def _chats(path: str) -> tuple[ModuleType | None, dict[str, str]] | None:
+    """Return the dialect in which a path asks for a chat (`None`: OpenAI's) and what it says."""
+    if found := dialects.of_path(path):
+        return None if "count" in found[1] else found
+    path, model = dialects.openai_path(path)
+    said = {} if model is None else {"model": model}
+    return (None, said) if path == "/v1/chat/completions" else None
+
+
+def _completion(records: Sequence[RecordLike], model: str, *, plain: bool) -> Record:
+    """Make one chat completion of recorded choices: as they came, or as they were read, which other
+    dialects are made of; those state counts, 0 where they are not known.
+    """
     first = records[0]
     output = sum(record.get("output_tokens") or 0 for record in records)
     thoughts = [record.get("reasoning_tokens") for record in records]
@@ -527,14 +690,22 @@ def _completion(records: Sequence[RecordLike], model: str) -> Record:
         "model": first.get("served_model") or model,
         "system_fingerprint": first.get("system_fingerprint"),
         "choices": [
-            dict(record["choice"]) | {"index": index} for index, record in enumerate(records)
+            (_plain(record) if plain else dict(record["choice"])) | {"index": index}
+            for index, record in enumerate(records)
         ],
     }
-    if prompt is None or any(record.get("output_tokens") is None for record in records):
+    unknown = prompt is None or any(record.get("output_tokens") is None for record in records)
+    if unknown and not plain:
         return reply
-    return reply | {
-        "usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)
-    }
+    cached = first.get("cached_tokens") or 0
+    return reply | {"usage": usage(prompt or 0, output, reasoning=thoughts, cached=cached)}
+
+
+def _plain(record: RecordLike) -> Record:
+    """A choice as it was read."""
+    made = record["choice"]["message"].get("tool_calls")
+    message = {"content": record["text"], "reasoning": record.get("reasoning"), "tool_calls": made}
+    return {"message": message, "finish_reason": record["finish_reason"]}
 
 
 def _lacking(records: Iterable[RecordLike]) -> list[str]:

@@ -122,12 +122,13 @@ def error_reply(error: FevalError, shape: Callable[[ServingError], object] = ope
     status = next((status for kind, status in statuses if isinstance(error, kind)), 500)
     own = ServingError(message, status=status)
     if isinstance(error, ServingError):
+        headers = {"x-feval-error": error.code} if error.code else {}
         own = ServingError(
             message,
             status=error.status,
             parameter=error.parameter,
             code=error.code,
-            headers=error.headers,
+            headers={**error.headers, **headers},
         )
     return json_reply(shape(own), own.status, own.headers)
 

@@ -299,7 +299,9 @@ def test_a_key_in_the_arguments_of_a_call_is_not_recorded(tmp_path):
     with (
         upstream.server() as server,
         Journal.open(tmp_path / "j", {"proxy": server.url, "dataset": "sums"}) as journal,
-        proxy_server(Proxy(Endpoint(server.url), journal, "sums")) as proxy,
+        proxy_server(
+            Proxy(Endpoint(server.url), journal, "sums", forward_unrecorded=True)
+        ) as proxy,
         openai.OpenAI(base_url=proxy.url, api_key=key) as client,
     ):
         create = client.chat.completions.with_raw_response.create

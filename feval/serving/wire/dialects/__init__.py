@@ -1,7 +1,8 @@
 """Dialects of other vendors, and OpenAI's Responses, over the one application.
 
 Each module has `request`, which makes a chat completion of what its clients ask, `reply`, which
-makes their reply of the completion, and `error`.
+makes their reply of the completion, `completion`, which makes one of a vendor's own reply, and
+`error`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ def of_path(path: str) -> tuple[ModuleType, dict[str, str]] | None:
         if found := pattern.fullmatch(path):
             return dialect, {name: value for name, value in found.groupdict().items() if value}
     return None
+
+
+def key_header(path: str) -> str:
+    """Return the header in which servers take a key at a path."""
+    found = of_path(path)
+    by_dialect = {anthropic: "x-api-key", gemini: "x-goog-api-key"}
+    usual = "api-key" if path.startswith("/openai/") else "authorization"
+    return usual if found is None else by_dialect.get(found[0], usual)
 
 
 def error_shape(path: str) -> Callable[[ServingError], object]:

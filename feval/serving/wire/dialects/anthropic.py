@@ -23,6 +23,8 @@ _ERRORS = {
 }
 _CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_FINISHED = {own: reason for reason, own in _REASONS.items()}
+_FINISHED |= {"end_turn": "stop", "stop_sequence": "stop"}
 
 
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
@@ -107,6 +109,23 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
     if not asked.stream:
         return json_reply(whole, headers=headers)
     return Reply(200, EVENT_STREAM | dict(headers), parts.events(_events(whole)))
+
+
+def completion(reply: RecordLike) -> Record:
+    """Return a vendor's reply as a chat completion."""
+    blocks, usage = reply["content"], reply["usage"]
+    made = [
+        parts.call(own["name"], own["input"], own["id"])
+        for own in blocks
+        if own["type"] == "tool_use"
+    ]
+    hidden = ("tool_use", "redacted_thinking")
+    message: Record = {"content": [own for own in blocks if own["type"] not in hidden]}
+    message["tool_calls"] = made
+    cached = usage.get("cache_read_input_tokens") or 0
+    prompt = usage["input_tokens"] + cached + (usage.get("cache_creation_input_tokens") or 0)
+    counts = (prompt, cached, usage["output_tokens"], None)
+    return parts.completion(reply, [(message, _FINISHED.get(reply["stop_reason"]))], counts)
 
 
 def _events(whole: RecordLike) -> Iterator[Record]:

@@ -30,6 +30,10 @@ _NAMES = {
 _MODES = {"ANY": "required", "NONE": "none"}
 _ERRORS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 _REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_FINISHED = {own: reason for reason, own in _REASONS.items()} | {"STOP": "stop"}
+_FINISHED |= dict.fromkeys(
+    ("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "content_filter"
+)
 _SNAKE = re.compile(r"_([a-z])")
 
 
@@ -176,6 +180,32 @@ def _response(completion: RecordLike, candidates: list[Record], *, ends: bool) -
     if thought:
         counts["thoughtsTokenCount"] = thought
     return own | {"usageMetadata": counts}
+
+
+def completion(reply: RecordLike) -> Record:
+    """Return a vendor's reply as a chat completion."""
+    messages: list[tuple[Record, str | None]] = []
+    for candidate in reply["candidates"]:
+        own = candidate.get("content", {}).get("parts", ())
+        made = [part["functionCall"] for part in own if "functionCall" in part]
+        message: Record = {
+            "content": [
+                {"type": "text" if "text" in part else "other"} | part
+                for part in own
+                if "functionCall" not in part
+            ],
+            "tool_calls": [
+                parts.call(call["name"], call.get("args"), call.get("id")) for call in made
+            ],
+        }
+        messages.append((message, _FINISHED.get(candidate.get("finishReason"))))
+    usage = reply["usageMetadata"]
+    thought, said = usage.get("thoughtsTokenCount") or 0, usage.get("candidatesTokenCount") or 0
+    counts = (
+        usage["promptTokenCount"], usage.get("cachedContentTokenCount"), thought + said, thought,
+    )  # fmt: skip
+    labels = {"id": reply.get("responseId"), "model": reply.get("modelVersion")}
+    return parts.completion(labels, messages, counts)
 
 
 def error(problem: ServingError) -> Record:

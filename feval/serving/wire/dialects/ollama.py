@@ -97,6 +97,21 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
     return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines())
 
 
+def completion(reply: RecordLike) -> Record:
+    """Return a vendor's reply as a chat completion."""
+    said = reply.get("message") or {**reply, "content": reply["response"]}
+    message = {
+        "content": said["content"],
+        "reasoning": said.get("thinking"),
+        "tool_calls": [
+            parts.call(own["function"]["name"], own["function"]["arguments"], own.get("id"))
+            for own in said.get("tool_calls") or ()
+        ],
+    }
+    counts = (reply.get("prompt_eval_count"), None, reply.get("eval_count"), None)
+    return parts.completion(reply, [(message, reply.get("done_reason"))], counts)
+
+
 def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 

@@ -12,6 +12,8 @@ from feval.serving.wire.calls import MissError, wrong
 from feval.serving.wire.openai import as_body
 from feval.values import Record, RecordLike
 
+_BLOCKS = {"text", "thinking"}  # of a reply
+
 
 class Asked(NamedTuple):
     """A request of a dialect.
@@ -140,6 +142,41 @@ def calls(choice: RecordLike) -> list[tuple[str, str, str]]:
         (own["id"], own["function"]["name"], own["function"]["arguments"])
         for own in choice["message"].get("tool_calls") or ()
     ]
+
+
+def completion(
+    reply: RecordLike, messages: Sequence[tuple[Record, str | None]], counts: Sequence[int | None]
+) -> Record:
+    """Return a vendor's reply as a chat completion.
+
+    Args:
+        reply: its id and model.
+        messages: the message of each choice, and its finish reason.
+        counts: tokens of the prompt, of these cached ones, of the output, of these thoughts;
+            `None` where they are not known.
+
+    Raises:
+        ValueError: a message has more than text, thoughts and calls of tools.
+    """
+    prompt, cached, output, thought = counts
+    choices = []
+    for index, (message, reason) in enumerate(messages):
+        content, made = message["content"], message.get("tool_calls")
+        if not isinstance(content, str) and {own["type"] for own in content} - _BLOCKS:
+            raise ValueError("a block that is neither text nor thoughts")
+        reason = "tool_calls" if made and reason == "stop" else reason
+        choices.append({"index": index, "message": message, "finish_reason": reason})
+    return {
+        "id": reply.get("id"),
+        "model": reply.get("model"),
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {"reasoning_tokens": thought},
+        },
+    }
 
 
 def events(named: Iterable[Record]) -> Iterator[bytes]:

@@ -18,6 +18,11 @@ _NAMES = {
 }  # fmt: skip
 
 
+_FINISHED = {
+    "completed": "stop", "max_output_tokens": "length", "content_filter": "content_filter",
+}  # fmt: skip
+
+
 def request(fields: Record, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
     parts.refuse(fields, "prompt", "conversation")
@@ -127,6 +132,36 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         return json_reply(whole, headers=headers)
     numbered = (own | {"sequence_number": at} for at, own in enumerate(_events(whole)))
     return Reply(200, EVENT_STREAM | dict(headers), parts.events(numbered))
+
+
+def completion(reply: RecordLike) -> Record:
+    """Return a vendor's reply as a chat completion."""
+    blocks: list[Record] = []
+    message: Record = {"content": blocks, "tool_calls": []}
+    for item in reply["output"]:
+        if item["type"] == "function_call":
+            made = parts.call(item["name"], item["arguments"], item["call_id"])
+            message["tool_calls"].append(made)
+        elif item["type"] == "reasoning":
+            said = item.get("content") or item["summary"]
+            blocks += [{"type": "thinking", "thinking": own["text"]} for own in said]
+        elif item["type"] != "message":
+            blocks.append({"type": item["type"]})
+        for own in item["content"] if item["type"] == "message" else ():
+            if own["type"] == "refusal":
+                message["refusal"] = own["refusal"]
+            else:
+                kind = "text" if own["type"] == "output_text" else own["type"]
+                blocks.append({"type": kind, "text": own.get("text")})
+    reason = str((reply.get("incomplete_details") or {}).get("reason", reply["status"]))
+    usage = reply["usage"]
+    counts = (
+        usage["input_tokens"],
+        usage["input_tokens_details"]["cached_tokens"],
+        usage["output_tokens"],
+        usage["output_tokens_details"]["reasoning_tokens"],
+    )
+    return parts.completion(reply, [(message, _FINISHED.get(reason))], counts)
 
 
 def response_id(completion: RecordLike) -> str:
