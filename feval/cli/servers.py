@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, pric
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known
 from feval.publish.secrets import known_secrets, refuse_secrets
+from feval.recording import Question
 from feval.report.tables.tables import Fields, Table, make_table
 from feval.report.text import counted
 from feval.serving.library import some
@@ -33,10 +36,20 @@ if TYPE_CHECKING:
 
 
 _RUN, _MOST_SHOWN = "my-run", 20
+_MODES = {"record": "new_episodes", "once": "once"}  # of journals
 
 Port = Annotated[int, Option(min=0, max=65535, help="To listen on; 0 takes any free one.")]
 Host = Annotated[
     str, Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
+]
+
+
+KeyVariable = Annotated[
+    str | None,
+    Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys."),
+]
+CostLimit = Annotated[
+    float | None, Option("--cost-limit", metavar="USD", help="Stop before spending more.")
 ]
 
 
@@ -75,6 +88,18 @@ def serve(
         Path | None, Option(metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue where that file ends.")] = False,
+    on_miss: Annotated[
+        str,
+        Option(metavar="WORD", help="refuse; record: ask --upstream; once: if --record is new."),
+    ] = "refuse",
+    upstream: Annotated[
+        str | None, Option(metavar="URL", help="Base URL of the server that is asked on a miss.")
+    ] = None,
+    record: Annotated[
+        Path | None, Option(metavar="DIR", help="New recording of what was asked there.")
+    ] = None,
+    api_key_env: KeyVariable = None,
+    cost_limit: CostLimit = None,
     *,
     prices: str | None,
     show: Output,
@@ -83,21 +108,52 @@ def serve(
 
     Runs until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its
     API key. Asking again gives the next CoTs of the pool; every run has its own place in it and its
-    own ledger. Needs feval[serve].
+    own ledger. What the recording does not hold is refused, or asked of a live server and recorded
+    beside it. Needs feval[serve].
 
     Example: feval serve my-recording --port 8000
     """
+    if on_miss not in ("refuse", *_MODES):
+        raise UsageError(
+            f"--on-miss is refuse, record or once; {on_miss!r} was given. Of vcrpy's other words,"
+            " none is refuse here, new_episodes is record, and nothing is all: a recording is never"
+            " changed."
+        )
+    asks = on_miss != "refuse"
+    if asks != (upstream is not None) or asks != (record is not None):
+        raise UsageError(
+            "--on-miss record and --on-miss once take --upstream and --record, and without one of"
+            " them nothing is asked or recorded."
+        )
     token = _token()
-    server = serving.serve(
-        list(recordings) if recordings else None, host=host, port=port, token=token,
+    application = serving.Application.open(
+        list(recordings) if recordings else None,
         datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, ledger=ledger, resume=resume,
     )  # fmt: skip
+    with ExitStack() as stack:
+        stack.callback(application.close)
+        server: Server[Any]
+        if upstream is not None and record is not None:
+            proxy = stack.enter_context(
+                _recording(
+                    show, _endpoint(upstream, api_key_env), record, *_what_is_missed(application),
+                    mode=_MODES[on_miss], served=application, cost_limit_usd=cost_limit,
+                    prices=prices or _listed(application), key_variable=api_key_env,
+                )
+            )  # fmt: skip
+            server = servers.proxy.proxy_server(proxy, host=host, port=port)
+        else:
+            server = serving.server.replay_server(application, host=host, port=port, token=token)
+        _serve(show, server, application, token)
+
+
+def _serve(show: Output, server: Server[Any], application: Application, token: str | None) -> None:
     try:
         _note_reach(show, server, "read the recording")
-        llms = server.application.library.model_names()
-        if begun := [run["run"] for run in server.application.ledger()["runs"]]:
+        llms = application.library.model_names()
+        if begun := [run["run"] for run in application.ledger()["runs"]]:
             show.note(
                 f"The ledger holds {counted(len(begun), 'run')} ({some(begun)}). A run that asks"
                 " again continues with its next CoTs; to start again, take a new name or POST"
@@ -115,9 +171,9 @@ def serve(
     except BaseException:
         server.close()
         raise
-    with show.live(lambda: runs_table(server.application)):
+    with show.live(lambda: runs_table(application)):
         server.run()
-    runs = server.application.ledger()["runs"]
+    runs = application.ledger()["runs"]
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
         show.note(
@@ -186,6 +242,7 @@ def tiny_server(
     server.run()
 
 
+@prices_option
 def proxy(
     upstream: Annotated[
         str, Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
@@ -200,9 +257,11 @@ def proxy(
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,
-    api_key_env: Annotated[
-        str | None, Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
-    ] = None,
+    api_key_env: KeyVariable = None,
+    forward_unrecorded: Annotated[
+        bool, Option("--forward-unrecorded", help="Pass on what cannot be recorded, too.")
+    ] = False,
+    cost_limit: CostLimit = None,
     allow_field: Annotated[
         list[str] | None,
         Option(metavar="NAME", help="Record requests with this field, named like a key's."),
@@ -214,21 +273,20 @@ def proxy(
     host: Host = "127.0.0.1",
     seal: Annotated[bool, Option("--seal", help="Only make the recording; serve nothing.")] = False,
     *,
+    prices: str | None,
     show: Output,
 ) -> None:
     """Record existing code by forwarding its requests.
 
-    Point code that asks an OpenAI-compatible server at the URL that is printed. A request is
-    answered from the journal while that has unused samples of it, else forwarded with the client's
-    own key, which is never written. If FEVAL_SERVE_TOKEN is set, clients send that token as their
-    key, and the upstream's comes from --api-key-env. Ctrl-C seals the recording; the journal stays
-    for the next time. Needs feval[serve].
+    Point code that asks a live server, in the dialect of OpenAI, Anthropic, Gemini or Ollama, at
+    the URL that is printed. A request is answered from the journal while that has unused samples of
+    it, else forwarded with the client's own key, which is never written. If FEVAL_SERVE_TOKEN is
+    set, clients send that token as their key, and the upstream's comes from --api-key-env. Ctrl-C
+    seals the recording; the journal stays for the next time. Needs feval[serve].
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
-    endpoint = (
-        Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
-    )
+    endpoint = _endpoint(upstream, api_key_env)
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
     require_known("answer kind", kind, KINDS)
@@ -236,48 +294,91 @@ def proxy(
         raise UsageError(
             "Verbatim answers cannot be extracted from texts; choose another --answer-kind."
         )
-    named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
-    asked = [(question.text, question.answer, question.choices) for question in known]
-    stored = {"--upstream": upstream, "--record": str(record), "--dataset": dataset}
-    refuse_secrets(stored | {"--questions": asked}, known_secrets(api_key_env))
-    token_counter("words" if counter == "usage" else counter)
-    identity = {"proxy": endpoint.url, "dataset": dataset}
-    servers.proxy.check_place(record)
     folder = journal_folder(record)
+    token_counter("words" if counter == "usage" else counter)
     if seal and not (folder / JOURNAL).exists():
         raise StorageError(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without"
             " --seal."
         )
-    with (
-        Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal,
-        never_empty(journal),
-    ):
-        proxy = servers.proxy.Proxy(
-            endpoint, journal, dataset, token=_token(), allowed_fields=allow_field or ()
-        )
+    with _recording(
+        show, endpoint, record, dataset, kind, named_equality(kind, equality), known,
+        mode="none" if seal else "new_episodes", counter=counter, allowed_fields=allow_field or (),
+        forward_unrecorded=forward_unrecorded, cost_limit_usd=cost_limit, prices=prices or "none",
+        key_variable=api_key_env,
+    ) as own:  # fmt: skip
         if not seal:
-            server = servers.proxy.proxy_server(proxy, host=host, port=port)
-            if endpoint.warning:
-                show.note(endpoint.warning)
-            if proxy.token and not endpoint.headers:
-                show.note(
-                    f"Clients send the token as their key, so {endpoint.host} gets none;"
-                    " --api-key-env names one."
-                )
+            server = servers.proxy.proxy_server(own, host=host, port=port)
             _note_reach(show, server, "use the upstream's key")
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
-        sealed = servers.proxy.seal_proxied(
-            journal,
-            record,
-            dataset=dataset,
-            answer_kind=kind,
-            questions=known,
-            counter=counter,
-            equality=named,
+
+
+def _endpoint(upstream: str, key_variable: str | None) -> Endpoint:
+    if key_variable is None:
+        return Endpoint(upstream)
+    return Endpoint.from_environment(upstream, key_variable)
+
+
+def _listed(application: Application) -> str:
+    """The price list of the first LLM that is served."""
+    own = application.library.llms[0].prices
+    return "none" if own is None else own.id
+
+
+def _what_is_missed(application: Application) -> tuple[str, str, str | None, Sequence[Question]]:
+    """The dataset of what a served recording lacks, its answer kind and equality, and questions
+    that it may ask: of the one dataset that is served.
+    """
+    [served, *others] = application.library.served
+    if others:
+        return "proxied", "text", None, ()
+    recording = served.llms[0].recording
+    info = recording.dataset_info(served.dataset.id)
+    kind = "text" if info.answer_kind == "verbatim" else info.answer_kind
+    equality = info.equality if kind == info.answer_kind else None
+    return f"{info.id}-new", kind, equality, recording.questions(info.id)
+
+
+@contextmanager
+def _recording(
+    show: Output,
+    endpoint: Endpoint,
+    record: Path,
+    dataset: str,
+    kind: str,
+    equality: str | None,
+    known: Sequence[Question],
+    *,
+    mode: str,
+    key_variable: str | None,
+    prices: str,
+    counter: str = "usage",
+    **options: Any,
+) -> Iterator[servers.proxy.Proxy]:
+    """Open the journal of a proxy; at the end seal what it recorded, and say so."""
+    asked = [(question.text, question.answer, question.choices) for question in known]
+    stored = {"--upstream": endpoint.url, "--record": str(record), "--dataset": dataset}
+    refuse_secrets(stored | {"--questions": asked}, known_secrets(key_variable))
+    servers.proxy.check_place(record)
+    identity = {"proxy": endpoint.url, "dataset": dataset}
+    with Journal.open(journal_folder(record), identity, mode=mode) as journal, never_empty(journal):
+        proxy = servers.proxy.Proxy(
+            endpoint, journal, dataset, token=_token(), prices=prices, **options
         )
+        if endpoint.warning:
+            show.note(endpoint.warning)
+        if proxy.token and not endpoint.headers and mode != "none":
+            show.note(
+                f"Clients send the token as their key, so {endpoint.host} gets none; --api-key-env"
+                " names one."
+            )
+        yield proxy
+        sealed = servers.proxy.seal_proxied(
+            journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter,
+            equality=equality, prices=prices,
+        )  # fmt: skip
     account: dict[str, Any] = {
         name: getattr(proxy, name) for name in ("recorded", "replayed", "unrecorded")
     }
@@ -287,8 +388,8 @@ def proxy(
     show.result(account, f"Recorded {recorded}, gave {proxy.replayed:,} again. {where}")
     if proxy.unrecorded:
         show.note(
-            f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as"
-            " they are."
+            f"{counted(proxy.unrecorded, 'request')} could not be recorded and passed on as they"
+            " are."
         )
 
 

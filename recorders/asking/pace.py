@@ -284,7 +284,7 @@ class CostEstimate:
 
 
 def check_cost_limit(
-    limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None
+    limit_usd: float | None, price: Price | str | None, llm: str, prices: str | None = None
 ) -> None:
     """Refuse a cost limit that is not a positive number, or that cannot be kept because there is no
     price.

@@ -26,6 +26,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import cache, partial
 from hashlib import sha256
 from types import ModuleType
 from typing import Annotated, Any
@@ -171,7 +172,7 @@ class Proxy:
             is reached.
 
     Raises:
-        OutOfRangeError: a cost limit that is not above 0.
+        FevalError: a cost limit that is not above 0, or without a price list.
     """
 
     def __init__(
@@ -189,7 +190,9 @@ class Proxy:
     ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
         self._forward_unrecorded, self._served = forward_unrecorded, served
+        check_cost_limit(cost_limit_usd, None if prices == "none" else prices, "what is asked")
         self._prices, self._limit = prices, cost_limit_usd
+        self._price = cache(partial(find_price, prices))
         self._budget = Budget(None, cost_limit_usd)
         self._origin = _origin(httpx2.URL(upstream.url))
         self.token = token
@@ -485,7 +488,7 @@ class Proxy:
         if self._limit is None:
             return 0.0
         model, limit = chat.request.model, chat.request.decoding.max_tokens or 0
-        price = find_price(self._prices, model)
+        price = self._price(model)
         try:
             check_cost_limit(self._limit, price, model, self._prices)
         except FevalError as error:
@@ -503,7 +506,7 @@ class Proxy:
     def _pay(self, model: str, records: Sequence[RecordLike], *, prompt: bool = True) -> None:
         """Count the CoTs of a reply, and its prompt, as paid."""
         if self._limit is not None:
-            price = find_price(self._prices, model)
+            price = self._price(model)
             prompts = prompt * (records[0].get("prompt_tokens") or 0)
             output = sum(record.get("output_tokens") or 0 for record in records)
             self._budget.pay(prompts, output, price)

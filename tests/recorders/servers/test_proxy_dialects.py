@@ -1,21 +1,26 @@
-"""The proxy in other dialects: a served recording is the vendor, and what passes through is recorded
-and given again, whole and streamed, with thoughts and calls of tools.
+"""The proxy in other dialects: a served recording is the vendor, and what passes through is
+recorded and given again, whole and streamed, with thoughts and calls of tools.
 """
 
 import json
+import signal
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
-from serving_doubles import rows, simple, user, write
+from command_line import failed, feval
+from serving_doubles import asked_by_text, rows, simple, user, write
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 import httpx2
 
 from feval import load
+from feval.errors import PriceNotFoundError
 from feval.recording import LLMInfo, Question
-from feval.serving import serve
-from feval.serving.wire.dialects import gemini, of_path, ollama
+from feval.recording.verify import verify_recording
+from feval.serving import Application, serve
 from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server, seal_proxied
@@ -64,8 +69,7 @@ def asked(client, name, **fields):
 def without_ids(reply):
     """What a reply says, without what is made anew each time."""
     text = json.dumps(reply.json(), sort_keys=True)
-    own = json.loads(text, object_hook=lambda own: {k: own[k] for k in own if k not in MADE})
-    return own
+    return json.loads(text, object_hook=lambda own: {k: own[k] for k in own if k not in MADE})
 
 
 UNCOUNTED = ("anthropic", "ollama", "generate")  # they do not count thoughts apart
@@ -182,3 +186,128 @@ def test_calls_of_tools_are_recorded_sealed_and_replayed(name, tmp_path):
         with client:
             again = asked(client, name, tools=offered(name))
             assert called(name, again.json()) == ("add", {"a": 2, "b": 3})
+
+
+OTHER = "How many more?"
+
+
+@contextmanager
+def on_miss(recording, vendor, folder, *, mode="new_episodes", **options):
+    """A recording that is served, with the vendor behind it."""
+    journal = Journal.open(
+        folder / "new.journal", {"proxy": vendor.url, "dataset": "more"}, mode=mode
+    )
+    with journal:
+        proxy = Proxy(
+            Endpoint(vendor.url), journal, "more", served=Application.open(recording), **options
+        )
+        with (
+            proxy_server(proxy) as server,
+            httpx2.Client(base_url=server.url.removesuffix("/v1")) as client,
+        ):
+            yield client, journal, proxy
+
+
+def chat(client, text, path="", **fields):
+    return client.post(
+        f"{path}/v1/chat/completions", json=CHAT | {"messages": [user(text)]} | fields
+    )
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A recording, and a vendor who knows one question more."""
+    recording = simple(tmp_path / "r", [TEXT], size=2)
+    other = simple(tmp_path / "vendor", [TEXT, OTHER], size=3)
+    with serve(other, order="recorded") as vendor:
+        yield recording, vendor
+
+
+def test_only_a_miss_is_forwarded_and_recorded(both, tmp_path):
+    recording, vendor = both
+    asked_of = vendor.application.ledger
+    with on_miss(recording, vendor, tmp_path) as (client, journal, proxy):
+        assert chat(client, TEXT, "/run/a").headers["x-feval-match"] == "request"
+        assert asked_of()["runs"] == []
+        said = chat(client, OTHER, "/run/a")
+        assert said.headers["x-feval-recorded"] == "1"
+        assert asked_of()["runs"][0]["requests"] == 1
+        # a used-up pool is no miss, nor is a request that is wrong
+        refused = [chat(client, TEXT, "/run/b", n=9), chat(client, TEXT, n=0)]
+        assert [own.status_code for own in refused] == [400, 400]
+        assert [own.headers.get("x-feval-error") for own in refused] == ["pool_exhausted", None]
+        assert client.get("/v1/models/none").status_code == 404
+        assert asked_of()["runs"][0]["requests"] == 1
+        assert proxy._served.ledger("a")["requests"] == 1
+        own = {"dataset": "more", "answer_kind": "number", "prices": "2025-06-02"}
+        new = seal_proxied(journal, tmp_path / "new", **own)
+    with serve([recording, new]) as server, httpx2.Client(base_url=server.url[:-3]) as client:
+        both_said = [chat(client, text).json()["choices"][0]["message"] for text in (TEXT, OTHER)]
+        assert both_said[1]["content"] == said.json()["choices"][0]["message"]["content"]
+        assert chat(client, "Who knows?").status_code == 400
+
+
+def test_once_records_into_a_new_folder_only(both, tmp_path):
+    recording, vendor = both
+    for _ in range(2):
+        with on_miss(recording, vendor, tmp_path, mode="once") as (client, journal, _):
+            first = chat(client, OTHER)  # again from the journal
+            assert first.status_code == 200
+            assert journal.totals.cots == 1
+            more = chat(client, OTHER) if journal.existed else None
+    assert (more.status_code, more.headers["x-feval-error"]) == (400, "not_recorded")
+    assert vendor.application.ledger()["runs"][0]["requests"] == 1
+
+
+def test_a_cost_limit_holds_over_restarts(both, tmp_path):
+    recording, vendor = both
+    price = 0.5e-6 * 7 + 1.5e-6 * 11  # USD of one reply, prompt and output
+    limited = {"prices": "2025-06-02", "cost_limit_usd": 2.5 * price}
+    statuses = []
+    for _ in range(2):
+        with on_miss(recording, vendor, tmp_path, **limited) as (client, journal, _):
+            journal_had = journal.totals.cots
+            statuses += [chat(client, OTHER).status_code for _ in range(journal_had + 2)]
+            last = chat(client, OTHER, max_tokens=64)
+    assert statuses == [200, 200, 200, 200, 200, 400]
+    assert last.headers["x-feval-error"] == "cost_limit"
+    assert "USD are spent" in last.json()["error"]["message"]
+    with pytest.raises(PriceNotFoundError):
+        on_miss(recording, vendor, tmp_path / "b", cost_limit_usd=1.0).__enter__()
+
+
+def test_the_command_records_what_another_llm_says_with_the_golds(tmp_path):
+    [question] = asked_by_text([TEXT], answer="1", answer_key="1")
+    known = write(
+        tmp_path / "r", [(LLMInfo(MODEL, 0.7, 64), [rows(question)])], [question], kind="number"
+    )
+    other = write(tmp_path / "v", [(LLMInfo("gpt-4"), [rows(question)])], [question], kind="number")
+    with serve(other) as vendor:
+        line = f"serve {known} --port 0 --json --on-miss record --upstream {vendor.url}"
+        line = [sys.executable, "-m", "feval", *line.split(), "--record", tmp_path / "new"]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+            where = json.loads(process.stdout.readline())
+            with httpx2.Client(base_url=where["url"][:-3]) as client:
+                for model, ids in ((MODEL, "x-feval-samples"), ("gpt-4", "x-feval-recorded")):
+                    assert chat(client, TEXT, model=model).headers[ids] in "0123"
+            process.send_signal(signal.SIGINT)
+            told = json.loads(process.communicate(timeout=60)[0])
+    assert told["recorded"] == 1
+    dataset, [llm] = load("toy-new", recording=told["recording"])
+    assert (dataset[0].id, dataset[0].answer, llm.name) == ("q0", "1", "gpt-4")
+    verify_recording(known)  # unchanged, as its hash says
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--on-miss new_episodes", "new_episodes is record"),
+        ("--on-miss record", "take --upstream and --record"),
+        ("--upstream http://127.0.0.1:9/v1 --record R", "take --upstream and --record"),
+        ("--on-miss once --upstream http://127.0.0.1:9/v1 --record R --cost-limit 0", "above 0"),
+    ],
+)
+def test_what_cannot_be_recorded_on_a_miss_is_said(options, words, tmp_path):
+    recording = simple(tmp_path / "r", [TEXT], size=2)
+    failed(feval("serve", recording, options.replace("R", str(tmp_path / "new"))), 2, words)
+    assert not (tmp_path / "new.journal").exists()
