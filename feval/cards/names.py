@@ -80,14 +80,14 @@ class LLMType(StrEnum):
 
 
 FinishReason = Literal[
-    "stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"
+    "stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown", "refusal"
 ]
-"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source
-does not say).
+"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed), `unknown` (the source does
+not say) and `refusal` (the text says why the LLM refuses).
 """
 
 # The order is part of the votes file: a finish reason is stored as its position here. Append only.
 FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
-UNANSWERED: tuple[FinishReason, ...] = ("content_filter", "error")
+UNANSWERED: tuple[FinishReason, ...] = ("content_filter", "error", "refusal")
 """Reasons that leave no answer: the text is not all the LLM's."""

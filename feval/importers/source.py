@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from feval.cards import FINISH_REASONS
 from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
 from feval.recording import LLMInfo, ScorerInfo, ScoreRows
@@ -19,14 +20,8 @@ from feval.values import frozen
 Row = dict[str, Any]
 """What one row, CoT or object of a source has, by name."""
 
-FINISH_REASON_WORDS = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "function_call": "function_call",
-    "error": "error",
-    "unknown": "unknown",
+FINISH_REASON_WORDS: dict[str, str] = {
+    **dict(zip(FINISH_REASONS, FINISH_REASONS, strict=True)),
     "max_tokens": "length",
     "model_length": "length",
     "end_turn": "stop",

@@ -91,6 +91,8 @@ class CompletionBuilder:
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
+            if reason == "refusal":
+                reason = "stop" if is_chat else "content_filter"
             content = {"message": _message(cot)} if is_chat else {"text": text}
             choice = {
                 "index": first + number,
@@ -208,6 +210,8 @@ def _message(cot: ServedCot) -> Record:
         # Some clients read one name of the reasoning, some the other.
         message |= dict.fromkeys(("reasoning", "reasoning_content"), cot.reasoning)
     message["refusal"] = None
+    if cot.finish_reason == "refusal":
+        message |= {"content": None, "refusal": cot.text}
     if cot.tool_calls:
         message["content"] = cot.text or None
         made = orjson.loads(cot.tool_calls)

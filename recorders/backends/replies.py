@@ -225,10 +225,9 @@ def _stop_text(choice: RecordLike) -> str | None:
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
     if refused:
         notes.append(
-            "The model refused in words of its own (the field `refusal`): recorded as"
-            " content_filter."
+            "The model refused in words of its own (the field `refusal`): recorded as refusal."
         )
-        return "content_filter"
+        return "refusal"
     if isinstance(word, str) and word in FINISH_REASONS:
         return word
     stated = "no finish reason" if word is None else "a finish reason that OpenAI does not have"

@@ -189,7 +189,7 @@ class ChatScorer(RemoteScorer):
         ).completions
         usage = completion.prompt_tokens, completion.output_tokens
         text = completion.text or completion.reasoning or ""
-        if completion.finish_reason == "content_filter":
+        if completion.finish_reason in ("content_filter", "refusal"):
             verdict = f"{REFUSED}a content filter stopped the reply. {text}".strip()
             return Score(None, None, verdict[:_VERDICT_LENGTH], *usage, problem="refused")
         parts = split(completion.text)

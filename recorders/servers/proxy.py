@@ -708,6 +708,8 @@ def _plain(record: RecordLike) -> Record:
     """A choice as it was read."""
     made = record["choice"]["message"].get("tool_calls")
     message = {"content": record["text"], "reasoning": record.get("reasoning"), "tool_calls": made}
+    if record["finish_reason"] == "refusal":
+        message |= {"content": None, "refusal": record["text"]}
     return {"message": message, "finish_reason": record["finish_reason"]}
 
 

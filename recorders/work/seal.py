@@ -180,6 +180,7 @@ class _Sealing:
             " answer.",
             "length": f"{of} were cut off at the limit on output tokens.",
             "content_filter": f"{of} were stopped by a content filter; they count as no answer.",
+            "refusal": f"{of} are refusals of the LLM; they count as no answer.",
             "error": f"{of} ended in an error of the server; they count as no answer.",
             "unknown": f"{of} came without a finish reason.",
             "empty": f"{of} are empty.",

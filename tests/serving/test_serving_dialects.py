@@ -534,3 +534,27 @@ def test_a_table_lives_on_terminals_only(app, monkeypatch, quiet, is_shown):
     with Output(as_json=False, quiet=quiet).live(lambda: runs_table(app)):
         pass
     assert ("mine" in screen.getvalue()) == is_shown
+
+
+def test_a_refusal_comes_back_as_one(tmp_path):
+    text = "I cannot help with that."
+    own = {"texts": [text] * 4, "finish_reasons": ["refusal"] * 4}
+    with opened(simple(tmp_path / "r", QUESTIONS[:1], **own)) as app:
+        said, streamed = (app.respond(chat(QUESTIONS[0], stream=on)) for on in (False, True))
+        [choice] = body(said)["choices"]
+        assert (choice["message"]["refusal"], choice["message"]["content"]) == (text, None)
+        assert choice["finish_reason"] == "stop"
+        assert sum(text.encode() in event for event in streamed.body) == 1
+        message = body(app.respond(asked("anthropic")))
+        assert (message["stop_reason"], message["content"][0]["text"]) == ("refusal", text)
+        [candidate] = body(app.respond(asked("gemini")))["candidates"]
+        assert candidate["finishReason"] == "SAFETY"
+    with opened(tmp_path / "r") as app:
+        [item] = body(app.respond(asked("responses")))["output"]
+        assert item["content"] == [{"type": "refusal", "refusal": text}]
+        events = data_of(app.respond(asked("responses", stream=True)))
+        words = [own["delta"] for own in events if own["type"] == "response.refusal.delta"]
+        assert ("".join(words), events[-1]["response"]["output"][0]["content"]) == (
+            text, item["content"],
+        )  # fmt: skip
+        assert body(app.respond(asked("ollama")))["message"]["content"] == text

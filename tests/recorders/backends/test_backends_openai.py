@@ -386,7 +386,7 @@ def test_missing_usage_is_none_and_said():
     [
         ("length", "{}", "length", ""),
         ("content_filter", "", "content_filter", ""),
-        ("refusal", REFUSAL, "content_filter", "refused"),
+        ("refusal", REFUSAL, "refusal", "refused"),
         ("finish", "{}", "unknown", "that OpenAI does not have"),
         ("unicode", f"{WORST} {{}}", "stop", ""),
         ("half", "\ufffd {}", "stop", "surrogate"),

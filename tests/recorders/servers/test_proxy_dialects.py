@@ -311,3 +311,15 @@ def test_what_cannot_be_recorded_on_a_miss_is_said(options, words, tmp_path):
     recording = simple(tmp_path / "r", [TEXT], size=2)
     failed(feval("serve", recording, options.replace("R", str(tmp_path / "new"))), 2, words)
     assert not (tmp_path / "new.journal").exists()
+
+
+@pytest.mark.parametrize("name", ["responses", "anthropic", "azure"])
+def test_a_refusal_is_recorded_as_one(name, tmp_path):
+    own = {"texts": ["I cannot."], "finish_reasons": ["refusal"], "answers": [None]}
+    recording = simple(tmp_path / "r", [TEXT], size=1, raw_answers=[None], **own)
+    with serve(recording) as vendor, proxied(tmp_path, vendor.url) as (client, journal):
+        first = asked(client, name)
+        [cot] = [own.record for own in journal.entries() if own.kind == "cot"]
+        assert (cot["text"], cot["finish_reason"]) == ("I cannot.", "refusal")
+    with proxied(tmp_path, vendor.url) as (client, _):
+        assert without_ids(asked(client, name)) == without_ids(first)

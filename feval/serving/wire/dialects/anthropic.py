@@ -23,6 +23,7 @@ _ERRORS = {
 }
 _CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_REASONS["refusal"] = "refusal"
 _FINISHED = {own: reason for reason, own in _REASONS.items()}
 _FINISHED |= {"end_turn": "stop", "stop_sequence": "stop"}
 
@@ -85,7 +86,7 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         {"type": "tool_use", "id": number, "name": name, "input": parts.arguments(arguments)}
         for number, name, arguments in parts.calls(choice)
     ]
-    usage, reason = completion["usage"], choice["finish_reason"]
+    usage, reason = completion["usage"], parts.reason(choice)
     if parts.calls(choice) and reason != "length":
         reason = "tool_calls"  # also where it was forced
     stops = asked.fields.get("stop")

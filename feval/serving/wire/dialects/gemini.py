@@ -29,10 +29,10 @@ _NAMES = {
 }  # fmt: skip
 _MODES = {"ANY": "required", "NONE": "none"}
 _ERRORS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
-_REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY", "refusal": "SAFETY"}
 _FINISHED = {own: reason for reason, own in _REASONS.items()} | {"STOP": "stop"}
 _FINISHED |= dict.fromkeys(
-    ("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "content_filter"
+    ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "content_filter"
 )
 _SNAKE = re.compile(r"_([a-z])")
 
@@ -157,7 +157,7 @@ def _parts(choice: RecordLike) -> list[Record]:
 
 def _candidate(choice: RecordLike, own: list[Record], *, ends: bool) -> Record:
     content = {"role": "model", "parts": own or [{"text": ""}]}
-    reason = {"finishReason": _REASONS.get(choice["finish_reason"], "STOP")} if ends else {}
+    reason = {"finishReason": _REASONS.get(parts.reason(choice), "STOP")} if ends else {}
     return {"index": choice["index"], "content": content} | reason
 
 

@@ -112,8 +112,13 @@ def thoughts(choice: RecordLike) -> str:
 
 
 def text(choice: RecordLike) -> str:
-    """Return the text of a choice; empty where none was recorded."""
-    return str(choice["message"]["content"] or "")
+    """Return the text of a choice, or its refusal; empty where none was recorded."""
+    return str(choice["message"]["content"] or choice["message"].get("refusal") or "")
+
+
+def reason(choice: RecordLike) -> str:
+    """Return why a choice ended."""
+    return "refusal" if choice["message"].get("refusal") else str(choice["finish_reason"])
 
 
 def refuse(fields: RecordLike, *names: str) -> None:

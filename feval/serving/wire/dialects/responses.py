@@ -93,7 +93,9 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         content = [{"type": "reasoning_text", "text": thoughts}]
         output.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "content": content})
     if (text := parts.text(choice)) or not parts.calls(choice):
-        said = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        said: Record = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        if parts.reason(choice) == "refusal":
+            said = {"type": "refusal", "refusal": text}
         own = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": status}
         output.append(own | {"content": [said]})
     for at, (number, called, arguments) in enumerate(parts.calls(choice)):
@@ -181,11 +183,12 @@ def _events(whole: Record) -> Iterator[Record]:
         place["item_id"] = item["id"]
         for at, part in enumerate(item.get("content", ())):
             kind, where = part["type"], place | {"content_index": at}
+            name = "refusal" if kind == "refusal" else "text"
             more: Record = {"logprobs": []} if kind == "output_text" else {}
-            yield {"type": "response.content_part.added", "part": part | {"text": ""}} | where
-            for word in words(part["text"]):
+            yield {"type": "response.content_part.added", "part": part | {name: ""}} | where
+            for word in words(part[name]):
                 yield {"type": f"response.{kind}.delta", "delta": word} | where | more
-            yield {"type": f"response.{kind}.done", "text": part["text"]} | where | more
+            yield {"type": f"response.{kind}.done", name: part[name]} | where | more
             yield {"type": "response.content_part.done", "part": part} | where
         if "arguments" in item:
             made, kind = item["arguments"], "response.function_call_arguments"
