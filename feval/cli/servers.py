@@ -126,6 +126,7 @@ def serve(
             " them nothing is asked or recorded."
         )
     token = _token()
+    replay_server = serving.replay_server  # first, since it says how to install Starlette
     application = serving.Application.open(
         list(recordings) if recordings else None,
         datasets=dataset or None,
@@ -145,7 +146,7 @@ def serve(
             )  # fmt: skip
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
         else:
-            server = serving.server.replay_server(application, host=host, port=port, token=token)
+            server = replay_server(application, host=host, port=port, token=token)
         _serve(show, server, application, token)
 
 

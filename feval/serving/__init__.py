@@ -12,7 +12,7 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.serving import grading as grading
     from feval.serving.application import Application, grade
-    from feval.serving.server import serve
+    from feval.serving.server import replay_server, serve
     from feval.serving.transport import (
         AsyncReplayTransport,
         ReplayTransport,
@@ -30,6 +30,7 @@ __all__ = [
     "grade",
     "replay_async_http_client",
     "replay_http_client",
+    "replay_server",
     "serve",
 ]
 
@@ -38,7 +39,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "application": "Application grade",
         "grading": "",
-        "server": "serve",
+        "server": "replay_server serve",
         "transport": "AsyncReplayTransport ReplayTransport replay_async_http_client"
         " replay_http_client",
         "wire.calls": "Call Reply",

@@ -498,7 +498,7 @@ class Proxy:
         if reserved is None:
             raise RequestError(
                 f"{self._budget}, and this request could pass that limit; it is not forwarded. What"
-                " was recorded is still given. Start again with a higher --cost-limit.",
+                " was recorded is still given. Start again with a higher limit.",
                 code="cost_limit",
             )
         return reserved
