@@ -34,7 +34,8 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     rng = np.random.default_rng(0)
-    table = Moments.from_correlation(rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS))
+    mu, rho = rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS)
+    table = Moments.from_values(mu, mu * (mu + (1.0 - mu) * rho))
     first = table.take(slice(100))
     proven = vote_interval(50, table)
     cells = rng.multinomial(8192, rng.dirichlet([6.0, 2.0, 3.0], TABLES))

@@ -16,7 +16,6 @@ from feval.errors import FevalError, OutOfRangeError
 Bools = npt.NDArray[np.bool_]
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
-Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.integer[Any]]
 Numbers = npt.NDArray[Any]

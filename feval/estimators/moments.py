@@ -49,7 +49,7 @@ class Moments(Result):
     """A table of feasible (mu, nu), with differences that would lose digits if computed from
     floats.
 
-    Make it with `of`, `from_correlation` or `PairTable.moments`.
+    Make it with `from_values` or `PairTable.moments`.
 
     Attributes:
         mu: [...] E Q.
@@ -105,30 +105,6 @@ class Moments(Result):
         if exact:
             parts = tuple(_each(float, part).astype(np.float64) for part in parts)
         return cls(*(np.maximum(part, 0.0) for part in parts))
-
-    @classmethod
-    def from_correlation(cls, mu: npt.ArrayLike, rho: npt.ArrayLike) -> Moments:
-        """Make it from mu and rho: nu = mu^2 + rho mu (1 - mu), without cancellation near rho = 0
-        and rho = 1.
-
-        Args:
-            mu: [...] in [0, 1].
-            rho: [...] in [0, 1]; broadcast against mu; ignored where mu is 0 or 1.
-
-        Raises:
-            OutOfRangeError: a value outside [0, 1], with its index.
-        """
-        if _exact(mu, rho):
-            first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
-            return cls.from_values(first, first * first + second * first * (1 - first))
-        first, second = broadcast(
-            mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho")
-        )
-        wrong = 1.0 - first
-        spread = first * wrong
-        unsteady = spread * (1.0 - second)
-        nu, both_wrong = first * (first + wrong * second), wrong * (wrong + first * second)
-        return cls(first, nu, wrong, both_wrong, unsteady, spread * second)
 
     @property
     def shape(self) -> tuple[int, ...]:

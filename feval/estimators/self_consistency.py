@@ -77,35 +77,6 @@ def self_consistency_error(p: float | Floats) -> Floats:
     return np.minimum(shares, 1.0 - shares)
 
 
-def average_error(errors: Floats, weights: Floats | None = None) -> float:
-    """E = sum_x q(x) E(x), with uniform or given weights.
-
-    Args:
-        errors: [Q] E(x), or their estimates.
-        weights: [Q] q(x), from 0, in any unit: they are divided by their sum. `None` for uniform
-            weights.
-
-    Returns:
-        The average.
-
-    Raises:
-        OutOfRangeError: no questions, errors that are not finite, shapes that do not match, or
-            negative or all-zero weights.
-    """
-    values = np.asarray(errors, np.float64)
-    if values.ndim != 1 or not len(values):
-        raise OutOfRangeError(
-            "An average takes errors [questions] of 1 question or more; the shape is"
-            f" {values.shape}."
-        )
-    require_each(
-        np.isfinite(values),
-        "Errors are finite numbers; question {question} has {0}. Leave it out.",
-        values,
-    )
-    return float(_weights(weights, len(values)) @ values)
-
-
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     """E(x) - E[plug-in], exactly: how much the plug-in from n calls underestimates on average.
 
@@ -186,21 +157,6 @@ def _expected_most(shares: Floats, n: int) -> Floats:
         most[start : start + step] = n - at_most.sum(axis=1)
     most[shares[:, 0] == 1.0] = n
     return most
-
-
-def _weights(weights: Floats | None, questions: int) -> Floats:
-    if weights is None:
-        return np.full(questions, 1.0 / questions)
-    q = np.asarray(weights, np.float64)
-    if q.shape != (questions,):
-        raise OutOfRangeError(
-            f"Weights are one number for each of the {questions} questions; the shape is {q.shape}."
-        )
-    if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
-        problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
-        raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
-    result: Floats = q / q.sum()
-    return result
 
 
 class BudgetSplit(Result):

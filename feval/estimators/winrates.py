@@ -174,20 +174,16 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
     return AverageWinRates(coupled, independent, _ranking(coupled), _ranking(independent))
 
 
-def ranked_winrates(
-    wins: npt.ArrayLike, *, confidence: float = 0.95, paired: bool = False
-) -> RankedWinRates:
+def ranked_winrates(wins: npt.ArrayLike, *, confidence: float = 0.95) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table
     1).
 
-    As in the paper, two LLMs differ in rank if their intervals do not overlap. With `paired` they
-    differ if a test of their *difference* on the same questions is significant (`difference_test`),
-    which is sharper. Intervals of rates are those of `accuracy_interval`.
+    As in the paper, two LLMs differ in rank if their intervals do not overlap. Intervals of rates
+    are those of `accuracy_interval`.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
-        paired: compare LLMs by their difference.
 
     Returns:
         Rates, intervals and ranks.
@@ -197,13 +193,7 @@ def ranked_winrates(
     """
     rates = _rates(wins)
     ends = accuracy_interval(rates, confidence)
-    if paired:
-        one, two = np.triu_indices(rates.shape[1], 1)
-        differences = rates[:, one] - rates[:, two]
-        sure = difference_test(differences).p_value <= 1.0 - confidence
-        better = _better(differences, sure, rates.shape[1])
-    else:
-        better = ends.low[:, None] > ends.high[None, :] + _EQUAL
+    better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
     return RankedWinRates(
         rates.mean(axis=0), ends.low, ends.high, rank, rates.shape[1] - better.sum(axis=1)

@@ -19,7 +19,6 @@ from feval.estimators.moments import Moments
 from feval.estimators.multinomial import plugin_plurality_accuracy
 from feval.estimators.plurality import VoteCounts, hypergeometric_majority, vote_counts
 from feval.estimators.self_consistency import (
-    average_error,
     best_integer_split,
     multiclass_plugin_expectation,
     self_consistency_bound,
@@ -331,7 +330,7 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -
         counts = vote_counts(recorded.codes(llm), nobody)
         outcomes = np.column_stack([counts.rivals, counts.no_answer])
         shares = outcomes / n
-        expected = [average_error(multiclass_plugin_expectation(shares, k)) for k in calls]
+        expected = [float(multiclass_plugin_expectation(shares, k).mean()) for k in calls]
         series.append(Series(llm.name, calls, expected))
     splits = np.unique(np.geomspace(1, budget, 200).astype(np.int64))
     bound = np.sqrt(self_consistency_bound(budget / splits, splits.astype(np.float64)))

@@ -46,7 +46,6 @@ from feval.estimators.plurality import (
     vote_counts,
 )
 from feval.estimators.self_consistency import (
-    average_error,
     best_integer_split,
     budget_split,
     multiclass_plugin_expectation,
@@ -183,10 +182,6 @@ OUT_OF_RANGE = [
     ),
     (r"the shape is \(\)", multiclass_plugin_expectation, np.float64(1.0), 2),
     (r"2\.5 were given", multiclass_plugin_expectation, [0.5, 0.5], 2.5),
-    ("question 1 has nan", average_error, [0.1, nan]),
-    (r"1 question or more", average_error, np.zeros(0)),
-    (r"question 1 has -1\.0", average_error, np.zeros(2), [1.0, -1.0]),
-    (r"all are 0", average_error, np.zeros(2), np.zeros(2)),
     (r"-0\.1 was given", self_consistency_bound, 5, 5, -0.1),
     (r"m holds 0\.5 at index \[1\]", self_consistency_bound, [3.0, 0.5], 2.0),
     ("shapes of m, n", self_consistency_bound, [3.0, 5.0], [1.0, 2.0, 3.0]),

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from feval.estimators.self_consistency import (
-    average_error,
     best_integer_split,
     budget_split,
     multiclass_plugin_expectation,
@@ -151,8 +150,3 @@ def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells():
             multiclass_plugin_expectation(p[place], 90), abs=1e-14
         )
     assert together[3, 4] == 0.0
-
-
-def test_averages_by_hand():
-    assert average_error(np.array([0.1, 0.3])) == pytest.approx(0.2)
-    assert average_error(np.array([0.1, 0.3]), np.array([3, 1])) == pytest.approx(0.15)

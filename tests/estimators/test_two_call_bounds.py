@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from two_call_cases import PROBABILITY, range_of_means, table_of_moments
+from two_call_cases import PROBABILITY, from_correlation, range_of_means, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable
 from feval.estimators.vote_intervals import (
@@ -103,7 +103,7 @@ def test_sturms_theorem_tells_touching_and_crossing_from_staying_above():
     n=st.sampled_from([0, 1, 2, 3, 5, 8]),
 )
 def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu, rho, n):
-    moments = Moments.from_correlation(mu, rho)
+    moments = from_correlation(mu, rho)
     interval = vote_interval(n, moments)
     for bound in (interval.lower, interval.upper):
         assert is_positive_on_the_unit_interval(residual_of(bound))
@@ -124,7 +124,7 @@ def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu):
     ends = np.concatenate([np.logspace(-300, -3, 200), np.linspace(0, 1, 20_001)])
     q = np.concatenate([ends, 1 - ends])
     for n in (2, 10, 20, 100, 1000):
-        interval = vote_interval(n, Moments.from_correlation(mu, [0.0, 1e-300, 1e-12, 1e-6]))
+        interval = vote_interval(n, from_correlation(mu, [0.0, 1e-300, 1e-12, 1e-6]))
         votes = majority_accuracy(n, q)
         for bound, sign in ((interval.upper, 1.0), (interval.lower, -1.0)):
             for a, b, c in bound.quadratic:
@@ -168,10 +168,10 @@ def test_three_votes_have_a_closed_form():
 @pytest.mark.parametrize("n", [1, 2, 7, 500])
 def test_intervals_on_the_boundary_are_points(n):
     mu = np.linspace(0, 1, 21)
-    homogeneous = vote_interval(n, Moments.from_correlation(mu, 0.0))
+    homogeneous = vote_interval(n, from_correlation(mu, 0.0))
     for value in (homogeneous.low, homogeneous.high):
         np.testing.assert_allclose(value, majority_accuracy(n, mu), atol=1e-14)
-    stuck = vote_interval(n, Moments.from_correlation(mu, 1.0))
+    stuck = vote_interval(n, from_correlation(mu, 1.0))
     for value in (stuck.low, stuck.high):
         np.testing.assert_allclose(value, mu, atol=1e-15)
 
@@ -185,7 +185,7 @@ def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half():
     assert [counted.low[0], counted.high[0]] == [0.5, 0.5]
     assert counted.low[1] < 0.01
     assert counted.high[1] > 0.99
-    beside = infinite_vote_interval(Moments.from_correlation(0.5, 1e-9))
+    beside = infinite_vote_interval(from_correlation(0.5, 1e-9))
     assert float(beside.low) < 1e-8
     assert float(beside.high) > 1 - 1e-8
     moments = table_of_moments(50)
@@ -196,7 +196,7 @@ def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half():
 
 @given(mu=PROBABILITY, rho=PROBABILITY)
 def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
-    moments = Moments.from_correlation(mu, rho)
+    moments = from_correlation(mu, rho)
     result = certified_three_vote_gain(moments)
     assert float(result.gain) == pytest.approx(
         float(vote_interval(1, moments).low - moments.mu), abs=1e-15
@@ -210,7 +210,7 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
 def test_equality_certifies_nothing():
     edge = [
         Moments.from_values(0.8, 0.7),
-        Moments.from_correlation(0.8, 0.375),
+        from_correlation(0.8, 0.375),
         Moments.from_values(Fraction(4, 5), Fraction(7, 10)),
     ]
     assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from places import read_data, read_json
-from two_call_cases import PROBABILITY
+from two_call_cases import PROBABILITY, from_correlation
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
@@ -32,7 +32,7 @@ def percent(value):
 def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables):
     compared = 0
     for rho, row in tables["table1_percent"].items():
-        moments = Moments.from_correlation(tables["table1_mu"], float(rho))
+        moments = from_correlation(tables["table1_mu"], float(rho))
         for name, complete in (("ME", maxent_completion), ("LDGP", ldgp_completion)):
             result = complete(moments, [1, 2])
             curve = {"V1": result.votes[0], "V2": result.votes[1], "Vinf": result.infinite_votes}
@@ -155,7 +155,7 @@ def test_every_missing_value_has_its_reason_and_no_other_value_has_one():
     regions = wald_projection(PairTable.from_counts([5, 12], [30, 9], [5, 11]), 2)
     assert "disagree more often" in regions.reasons[0]
     assert regions.reasons[1] == ""
-    moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0, 0.7], [0.0, 1.0, 1.0, 0.3, 0.3])
+    moments = from_correlation([0.6, 0.6, 0.5, 0.0, 0.7], [0.0, 1.0, 1.0, 0.3, 0.3])
     assert [text != "" for text in moments.reasons] == np.isnan(moments.rho).tolist()
     entropic, latent = maxent_completion(moments, [1]), ldgp_completion(moments, [1])
     assert [text != "" for text in entropic.reasons] == np.isnan(entropic.lam).tolist()

@@ -8,7 +8,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from two_call_cases import table_of_moments
+from two_call_cases import from_correlation, table_of_moments
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
@@ -122,7 +122,7 @@ def test_completions_match_adaptive_quadrature(mu, rho):
     from scipy.integrate import quad
     from scipy.special import ndtr
 
-    moments = Moments.from_correlation(mu, rho)
+    moments = from_correlation(mu, rho)
     entropic, latent = maxent_completion(moments, [1, 7]), ldgp_completion(moments, [1, 7])
 
     def density(q):
@@ -168,7 +168,7 @@ NEAR_AN_END = [1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-3, 0.5, 1 - 1e-3, 1 - 1e-6, 
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 0.01, 0.5, 0.7, 1 - 1e-6, 1 - 1e-12])
 def test_completions_hold_at_every_end_of_both_moments(complete, mu):
-    moments = Moments.from_correlation(mu, NEAR_AN_END)
+    moments = from_correlation(mu, NEAR_AN_END)
     result = complete(moments, [0, 1, 2, 50])
     np.testing.assert_allclose(result.votes[:, 0], mu, atol=1e-12)
     assert_within_the_sharp_intervals(result, moments)
@@ -189,8 +189,7 @@ def test_maximum_entropy_passes_smoothly_into_its_limit_laws():
         for rho, scale in ((narrow, narrow), (None, split)):
             spread = mu * (1 - mu)
             result = maxent_completion(
-                Moments.from_correlation(mu, 1 - split / spread if rho is None else rho / spread),
-                [1, 50],
+                from_correlation(mu, 1 - split / spread if rho is None else rho / spread), [1, 50]
             )
             np.testing.assert_allclose(result.votes[0], result.votes[1], atol=1e-13)
             assert result.kap[0] / result.kap[1] == pytest.approx(scale[1] / scale[0], rel=2e-3)
@@ -203,13 +202,13 @@ def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_
     for rho in (0.01, 0.3, 0.9):
         # closed form below 1e-13, Newton's method above
         mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)
-        result = maxent_completion(Moments.from_correlation(mu, rho), [2])
+        result = maxent_completion(from_correlation(mu, rho), [2])
         np.testing.assert_allclose(result.infinite_votes, rho * mu, rtol=1e-5)
         np.testing.assert_allclose(result.votes[:, 0], rho * mu, rtol=1e-5)
 
 
 def test_completions_say_where_no_density_exists():
-    moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0], [0.0, 1.0, 0.0, 0.3])
+    moments = from_correlation([0.6, 0.6, 0.5, 0.0], [0.0, 1.0, 0.0, 0.3])
     for complete in (maxent_completion, ldgp_completion):
         result = complete(moments, [2])
         assert result.degenerate.all()

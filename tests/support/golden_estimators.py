@@ -37,9 +37,9 @@ from feval.estimators.winrates import average_winrates, two_token_winrates
 
 
 def moments(inputs):
-    if "nu" in inputs:
-        return Moments.from_values(Fraction(inputs["mu"]), Fraction(inputs["nu"]))
-    return Moments.from_correlation(Fraction(inputs["mu"]), Fraction(inputs["rho"]))
+    mu = Fraction(inputs["mu"])
+    nu = inputs["nu"] if "nu" in inputs else mu * mu + Fraction(inputs["rho"]) * mu * (1 - mu)
+    return Moments.from_values(mu, Fraction(nu))
 
 
 def gain_interval(inputs):
