@@ -15,10 +15,6 @@ draws, and calls that are independent given the question.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +24,6 @@ from feval.estimators.arrays import (
     Bools,
     Floats,
     Int64,
-    Numbers,
     Result,
     Texts,
     broadcast,
@@ -69,10 +64,8 @@ class Moments(Result):
 
     @classmethod
     def from_values(cls, mu: npt.ArrayLike, nu: npt.ArrayLike) -> Moments:
-        """Make it from mu and nu.
-
-        Floats count as rounded: values within about 1e-15 of the boundary are on it. Fractions
-        (scalars or object arrays) are exact.
+        """Make it from mu and nu, which count as rounded: values within about 1e-15 of the
+        boundary are on it.
 
         Args:
             mu: [...] E Q.
@@ -81,29 +74,26 @@ class Moments(Result):
         Raises:
             OutOfRangeError: a pair that no distribution has, with its index and values.
         """
-        exact = _exact(mu, nu)
         first, second = broadcast(mu=mu, nu=nu)
-        one: Any = 1
-        if exact:
-            first, second = (_each(Fraction, values) for values in (first, second))
-        else:
-            first, second = checked_probabilities(first, "mu"), checked_probabilities(second, "nu")
+        first, second = checked_probabilities(first, "mu"), checked_probabilities(second, "nu")
         unsteady, variance = first - second, second - first * first
-        _require_feasible(first, second, unsteady, variance, 0 if exact else _ROUNDING)
-        if not exact:
-            variance = np.where(np.abs(variance) <= _ROUNDING * first, 0.0, variance)
-            unsteady = np.where(np.abs(unsteady) <= _ROUNDING * first, 0.0, unsteady)
-        wrong = one - first
-        parts: tuple[Any, ...] = (
-            first,
-            second,
-            wrong,
-            wrong * wrong + variance,
-            unsteady,
-            variance,
-        )
-        if exact:
-            parts = tuple(_each(float, part).astype(np.float64) for part in parts)
+        room = _ROUNDING * first
+        for outside, what in (
+            (variance < -room, "nu < mu^2, a negative variance"),
+            (unsteady < -room, "nu > mu, though Q^2 <= Q on [0, 1]"),
+        ):
+            require_each(
+                ~outside,
+                f"No distribution on [0, 1] has mu = {{0!r}} and nu = {{1!r}}{{at}}: {what}. Sample"
+                " moments can fall outside by chance; then use a confidence region of the pair"
+                " table (wald_projection).",
+                first,
+                second,
+            )
+        variance = np.where(np.abs(variance) <= room, 0.0, variance)
+        unsteady = np.where(np.abs(unsteady) <= room, 0.0, unsteady)
+        wrong = 1.0 - first
+        parts = first, second, wrong, wrong * wrong + variance, unsteady, variance
         return cls(*(np.maximum(part, 0.0) for part in parts))
 
     @property
@@ -135,45 +125,6 @@ class Moments(Result):
     def flat(self) -> Moments:
         """The table in one row."""
         return Moments(*(part.ravel() for part in vars(self).values()))
-
-
-def _exact(*values: Any) -> bool:
-    """Whether the values are fractions and integers, with at least one fraction."""
-    try:
-        kinds = [np.asarray(value).dtype.kind for value in values]
-    except ValueError:  # ragged rows, which `broadcast` refuses
-        return False
-    return "O" in kinds and all(kind in "Oiu" for kind in kinds)
-
-
-def _each(kind: Callable[[Any], Any], values: Numbers) -> Numbers:
-    out = np.empty(np.shape(values), object)  # NumPy keeps fractions as Python objects
-    for index, value in np.ndenumerate(values):
-        try:
-            out[index] = kind(value.item() if isinstance(value, np.generic) else value)
-        except (TypeError, ValueError) as error:
-            raise OutOfRangeError(
-                f"Moments are numbers; {value!r} was found at index {list(index)}."
-            ) from error
-    return out
-
-
-def _require_feasible(
-    mu: Numbers, nu: Numbers, unsteady: Numbers, variance: Numbers, room: float
-) -> None:
-    for wrong, what in (
-        ((mu < 0) | (mu > 1), "mu outside [0, 1]"),
-        (variance < -room * mu, "nu < mu^2, a negative variance"),
-        (unsteady < -room * mu, "nu > mu, though Q^2 <= Q on [0, 1]"),
-    ):
-        require_each(
-            np.logical_not(wrong),  # of two fractions a Python bool
-            f"No distribution on [0, 1] has mu = {{0!r}} and nu = {{1!r}}{{at}}: {what}. Sample"
-            " moments can fall outside by chance; then use a confidence region of the pair table"
-            " (wald_projection).",
-            np.asarray(mu, np.float64),
-            np.asarray(nu, np.float64),
-        )
 
 
 SPARSE_CELL = 5

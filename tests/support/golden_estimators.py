@@ -39,7 +39,7 @@ from feval.estimators.winrates import average_winrates, two_token_winrates
 def moments(inputs):
     mu = Fraction(inputs["mu"])
     nu = inputs["nu"] if "nu" in inputs else mu * mu + Fraction(inputs["rho"]) * mu * (1 - mu)
-    return Moments.from_values(mu, Fraction(nu))
+    return Moments.from_values(float(mu), float(Fraction(nu)))
 
 
 def gain_interval(inputs):
