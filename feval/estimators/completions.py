@@ -41,8 +41,8 @@ _NO_NUMBERS = (
     " has."
 )
 _NEWTON_STEPS = 200
-_NARROW = 1e-18  # variance below which P_n is linear across the distribution
-_SPLIT = 1e-13  # mu - nu below which the distribution sits at 0 and 1
+_NARROW = 1e-18  # least variance
+_SPLIT = 1e-13  # least mu - nu of a distribution that sits at 0 and 1
 _MATCHED = 1e-9  # largest error of a solution's moments
 _NO_PANEL = 1e-18  # smallest width of a panel
 _CHUNK = 32  # entries solved at once, with all their nodes
@@ -122,8 +122,7 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
         budgets: N budget indices n.
 
     Returns:
-        Curve and parameters; V_n within about 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A
-        few milliseconds per entry.
+        Curve and parameters; V_n within about 1e-12. A few milliseconds per entry.
 
     Raises:
         OutOfRangeError: an n that is not a budget index, or moments so near the edge of the
@@ -142,12 +141,10 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     infinite, lam, kap, entropy, missed = parameters
     require_each(
         missed <= _MATCHED,
-        "The distribution of greatest entropy with mu = {0!r} and nu = {1!r}{at} was not found: its"
-        " moments are off by {2:.1e}. For moments this close to the edge of the feasible set use"
-        " the bounds of vote_interval.",
+        "The distribution of greatest entropy with mu = {0!r} and nu = {1!r}{at} was not found. For"
+        " moments this close to the edge of the feasible set use the bounds of vote_interval.",
         moments.mu,
         moments.nu,
-        missed,
     )
     return MaxEntCompletion(checked, votes, infinite, lam, kap, entropy, degenerate)
 
@@ -243,13 +240,10 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     flipped = moments.mu > moments.wrong
     table = moments.reflected(flipped)
     narrow = table.variance < np.minimum(_NARROW, 0.01 * table.mu**2)
-    split = ~narrow & (table.unsteady < _SPLIT)
-    split[split] &= table.rho[split] > np.minimum(2.0 * table.mu[split], 0.5)
+    split = (table.unsteady < _SPLIT) & (table.rho > np.minimum(2.0 * table.mu, 0.5))
     count = table.mu.size
-    votes, parameters = np.empty((count, len(budgets))), np.empty((count, 5))
-    votes[narrow], parameters[narrow] = _narrow_limit(table.take(narrow), budgets)
-    votes[split], parameters[split] = _split_limit(table.take(split), budgets)
-    inner = np.flatnonzero(~narrow & ~split)
+    votes, parameters = np.zeros((count, len(budgets))), np.full((count, 5), np.inf)
+    inner = np.flatnonzero(~(narrow | split))  # others are missed
     panels = _panels(table.take(inner), max(budgets, default=0))
     # groups rows with similar numbers of nodes
     inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]
@@ -304,37 +298,6 @@ def _expected_votes(
         q,
         lambda n: curve[n] if n <= _FEW_VOTES else _expected(density, majority_accuracy(n, q)),
     )
-
-
-def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
-    """A normal distribution about mu, ten or more deviations of at most 1e-9 away from 0: its tails
-    beyond hold 1e-23.
-    """
-    sd = np.sqrt(moments.variance)
-    away = moments.mu - moments.wrong  # 2 mu - 1
-    with np.errstate(over="ignore"):  # variances next to the smallest double
-        kap = -0.5 / moments.variance
-    lam = np.multiply(-away, kap, out=np.zeros_like(away), where=away != 0)
-    above = scipy.special.ndtr(0.5 * away / sd)
-    entropy = 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)
-    votes = _curve(budgets, sd, lambda n: majority_accuracy(n, moments.mu))
-    return votes, np.stack([above, lam, kap, entropy, 0.0 * sd], -1)
-
-
-def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
-    """Two exponential distributions with mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e -
-    2 e^2, e below 1e-13.
-    """
-    mu, u = moments.mu, moments.unsteady
-    mean = u + 2.0 * u * u
-    # mu - u without cancellation
-    right = (mu * (moments.rho * moments.wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)
-    votes = _curve(budgets, mu, lambda n: right if n else mu)
-    with np.errstate(over="ignore"):  # mu - nu next to the smallest double
-        kap = np.divide(1.0, mean)
-    entropy = 1.0 + np.log(mean) - right * np.log(right) - (1.0 - right) * np.log1p(-right)
-    lam = np.log(right) - np.log1p(-right)
-    return votes, np.stack([right, lam, kap, entropy, 0.0 * mu], -1)
 
 
 def _panels(moments: Moments, n: int) -> Floats:
