@@ -163,7 +163,8 @@ class LLMCard(Card):
 
     `thoughts` is a family, or an opening and a closing mark; `None`: any family, by the first mark
     in the text. A `temperature` or `max_tokens` of `None` is the provider's default, or 32,768
-    tokens for an LLM that reasons and whose card is not feval's.
+    tokens for an LLM that reasons and whose card is not feval's. `pooling` says how a reward model
+    states each score at `/pooling`: as a list of it, a number, or a pair that adds up to 1.
     """
 
     name: _LLMName
@@ -179,6 +180,7 @@ class LLMCard(Card):
     licence: Text | None = None
     constant: Text | None = None
     paper_name: Text | None = None
+    pooling: Literal["list", "number", "pair"] = "list"
     released: Day | None = None
     checked: Day | None = None
 

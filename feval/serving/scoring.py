@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from feval.cards import find_llm_card
 from feval.recording.arrays import stated_direction
 from feval.serving.cots import TextCache
 from feval.serving.library import Library, ServedDataset, some
@@ -74,8 +75,8 @@ class RecordedScores:
         return json_reply({"id": "rerank", "model": fields["model"], "results": results})
 
     def pooling(self, call: Call, _: RunName) -> Reply:
-        """Give the score of a conversation, as a list, or the list of its step scores, one list
-        each.
+        """Give the score of a conversation, or its step scores, in the shape that the card of the
+        reward model states: without one, a list of each.
         """
         fields = parse_object(call.body)
         if "messages" not in fields:
@@ -90,7 +91,12 @@ class RecordedScores:
         replies = [text for role, text in asked.messages if role == "assistant"]
         pair = asked.last_user_text, replies[-1] if replies else ""
         [(own, steps)] = self._scores(fields, [pair], whole=False)
-        data = [[each] for each in steps] if steps else [own]
+        card = find_llm_card(stated_direction(fields["model"])[0])
+        shape = "list" if card is None else card.pooling
+        data: list[Any] = [*steps] or [own]
+        if shape != "number":
+            data = [[1 - each, each] if shape == "pair" else [each] for each in data]
+            data = data if steps else data[0]
         return _reply(fields, [{"object": "pooling", "data": data}])
 
     def _scores(

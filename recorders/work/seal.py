@@ -237,7 +237,7 @@ class _Sealing:
         seen["cots"] += len(answered)
         for record in answered:
             seen[record["finish_reason"]] += 1
-            seen["empty"] += not record["text"]
+            seen["empty"] += not (record["text"] or record.get("tool_calls"))
             if "usage_doubt" in record:
                 self._doubts[record["usage_doubt"]] += 1
             else:

@@ -79,6 +79,28 @@ def test_a_conversation_has_its_score_or_those_of_its_steps(app):
 
 
 @pytest.mark.parametrize(
+    ("shape", "steps", "score"),
+    [("pair", [[0.5, 0.5], [0.75, 0.25]], [0.5, 0.5]), ("number", [0.5, 0.25], [0.5])],
+)
+def test_the_card_of_a_reward_model_states_the_shape(
+    shape, steps, score, app, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    (tmp_path / "llms").mkdir()
+    fields = {
+        "title": "x", "family": "x", "provider": "x", "reasoning": "false", "cots_to_record": 1,
+        "temperature": "null", "max_tokens": "null", "source": "x", "pooling": shape,
+    }  # fmt: skip
+    for name in ("my-prm", "my-rm"):
+        lines = [f"{key}: {value}" for key, value in {"name": name, **fields}.items()]
+        card = "\n".join(["---", *lines, "---", ""])
+        (tmp_path / "llms" / f"{name}.md").write_text(card)
+    messages = [user(QUESTIONS[0]), assistant(cot(0, 1))]
+    for name, data in (("my-prm", steps), ("my-rm", score)):
+        assert ask(app, "/pooling", name, messages=messages)[1]["data"][0]["data"] == data
+
+
+@pytest.mark.parametrize(
     ("path", "fields", "status", "said"),
     [
         ("/score", {"text_1": QUESTIONS[0], "text_2": "Another text."}, 400, "of the CoT"),

@@ -308,3 +308,23 @@ def test_a_key_in_the_arguments_of_a_call_is_not_recorded(tmp_path):
         reply = create(model="gpt-4", messages=messages, tools=TOOLS)
         assert reply.headers["x-feval-unrecorded"] == "key"
         assert not journal.totals.cots
+
+
+def test_record_keeps_the_calls_of_tools_that_its_settings_offer(tmp_path):
+    (tmp_path / "q.jsonl").write_text(json.dumps({"id": "q0", "question": QUESTION, "answer": "9"}))
+    function = 'name = "add", description = "Adds.", parameters = { type = "object" }'
+    offered = f'[{{ type = "function", function = {{ {function} }} }}]'
+    settings = f'prompt = "none"\nextra_body = {{ tools = {offered} }}\n'
+    (tmp_path / "s.toml").write_text(settings)
+    command = (
+        f"record --backend openai --dataset toy --questions {tmp_path}/q.jsonl --answer-kind number"
+        f" --llm gpt-4 --samples 2 --settings {tmp_path}/s.toml --out {tmp_path}/r --base-url"
+    )
+    with AddingServer().server() as server:
+        assert "empty" not in said(command, server.url)
+    with replay_http_client(tmp_path / "r", order="recorded") as http:
+        client = openai.OpenAI(api_key="none", http_client=http)
+        asked = {"model": "gpt-4", "messages": [user(QUESTION)], "tools": TOOLS}
+        reply = client.chat.completions.create(**asked)
+    [call] = reply.choices[0].message.tool_calls
+    assert (call.id, call.function.arguments) == ("id-1", '{"a": 2, "b": 3}')
