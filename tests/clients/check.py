@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from feval import evaluate, load
 from feval.answers import extract
@@ -22,9 +23,32 @@ from recorders.demo import bundled_recording
 FOLDER = Path(__file__).parent
 QUESTIONS, SAMPLES = 20, 5
 MODES = ("whole", "streamed")
-ONE_MODE = dict.fromkeys(("dspy", "its_hub", "lm_eval", "optillm_votes"), MODES[:1])
+ONE_MODE = dict.fromkeys(("dspy", "its_hub", "lm_eval", "optillm_votes", "promptfoo"), MODES[:1])
 """Clients that never stream, or always do."""
 ONE_MODE["guidance"] = MODES[1:]
+
+
+def asked(
+    client: str, where: str, url: str, *arguments: str, texts: str, **environment: str
+) -> dict[str, Any]:
+    """Return what vote.py prints, or vote.mjs."""
+    program = [where, FOLDER / "vote.py"]
+    if Path(where).is_dir():
+        program = ["node", FOLDER / "vote.mjs"]
+        environment["PATH"] = f"{where}/node_modules/.bin{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*program, client, url.removesuffix("/v1"), *arguments],
+        input=texts,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=environment.get("HOME"),
+        env=os.environ | {"CLIENTS": where} | environment,
+    )
+    if done.returncode:
+        sys.exit(f"{client} {arguments}:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def main() -> None:
@@ -40,21 +64,8 @@ def main() -> None:
             for mode in ONE_MODE.get(client, MODES):
                 began = time.perf_counter()
                 with serve(recording, datasets="tiny_sums") as server:
-                    url = server.url.removesuffix("/v1")
-                    program = [where, FOLDER / "vote.py"]
-                    if Path(where).is_dir():
-                        program = ["node", FOLDER / "vote.mjs"]
-                    done = subprocess.run(
-                        [*program, client, url, llm.name, str(SAMPLES), mode],
-                        input=texts,
-                        capture_output=True,
-                        text=True,
-                        check=False,
-                        env=os.environ | {"CLIENTS": where},
-                    )
-                    if done.returncode:
-                        sys.exit(f"{client} {mode}:\n{done.stderr}")
-                    found = json.loads(done.stdout.splitlines()[-1])
+                    own = (llm.name, str(SAMPLES), mode)
+                    found = asked(client, where, server.url, *own, texts=texts)
                     ledger = server.application.ledger("votes")
                 votes = [
                     Counter(own).most_common(1)[0][0]
@@ -77,4 +88,5 @@ def main() -> None:
                 )
 
 
-main()
+if __name__ == "__main__":
+    main()

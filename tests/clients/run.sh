@@ -9,7 +9,7 @@ feval_venv "$root" dev
 own=$venv/bin/python
 folder=${FEVAL_CLIENTS:-$(mktemp -d)}
 [ -n "${FEVAL_CLIENTS:-}" ] || trap 'rm -rf "$folder"' EXIT
-export LITELLM_LOCAL_MODEL_COST_MAP=True
+export LITELLM_LOCAL_MODEL_COST_MAP=True PROMPTFOO_DISABLE_TELEMETRY=1 PROMPTFOO_DISABLE_UPDATE=1
 
 packages() {
     case $1 in
@@ -24,14 +24,14 @@ packages() {
         litellm) echo litellm==1.110.2 ;;
         langchain | agent_langgraph) echo langchain==1.5.2 langchain-openai==1.7.4 langgraph==1.2.24 ;;
         llama_index) echo llama-index-llms-openai-like==0.8.1 ;;
-        dspy) echo dspy==3.4.1 ;;
+        dspy | cache_dspy) echo dspy==3.4.1 ;;
         haystack) echo haystack-ai==3.4.1 ;;
         smolagents | agent_smolagents) echo 'smolagents[openai]==1.26.0' ;;
         guidance) echo guidance==0.3.1 openai==3.57.0 ;;
         llm) echo llm==0.36 ;;
         instructor | agent_instructor) echo instructor==1.17.0 ;;
-        inspect_ai) echo inspect-ai==0.3.285 openai==3.57.0 ;;
-        lm_eval) echo 'lm-eval[api]==0.4.13' ;;
+        inspect_ai | cache_inspect_ai) echo inspect-ai==0.3.285 openai==3.57.0 ;;
+        lm_eval | cache_lm_eval*) echo 'lm-eval[api]==0.4.13' ;;
         its_hub) echo 'its-hub[lm]==1.2.0' ;;
         # what its server imports; all that optillm 0.4.0 asks for has torch, spacy and gradio
         optillm*) echo openai==3.57.0 aiohttp cerebras_cloud_sdk flask math-verify networkx numpy pyyaml 'z3-solver<=4.15.4' ;;
@@ -40,6 +40,8 @@ packages() {
         npm_anthropic) echo @anthropic-ai/sdk@1.14.0 ;;
         npm_gemini) echo @google/genai@2.32.0 ;;
         npm_ollama) echo ollama@0.6.4 ;;
+        # it needs Node 22; its optional packages have 1 GB
+        *_promptfoo) echo --omit=optional promptfoo@0.123.1 node@22.23.3 @libsql/linux-x64-gnu@0.5.29 ;;
         curl) ;;
         *) feval_stop "$1 is none of the clients of tests/clients/run.sh." ;;
     esac
@@ -47,17 +49,18 @@ packages() {
 
 [ $# -gt 0 ] || set -- openai openai_2 openai_0 azure responses anthropic gemini ollama pydantic_ai openai_agents litellm \
     langchain llama_index dspy haystack smolagents guidance llm instructor inspect_ai lm_eval its_hub optillm optillm_votes \
-    npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama curl \
-    agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents agent_instructor
-pairs='' agents=''
+    npm_openai npm_vercel npm_anthropic npm_gemini npm_ollama npm_promptfoo curl \
+    agent_pydantic_ai agent_openai_agents agent_langgraph agent_smolagents agent_instructor \
+    cache_dspy cache_inspect_ai cache_lm_eval cache_lm_eval_requests cache_promptfoo
+pairs='' agents='' caches=''
 for client; do
     needs=$(packages "$client")
     place=$folder/$(echo "$needs" | tr -c 'a-zA-Z0-9.\n' _)
     case $client in
-        npm_*)
+        npm_* | *_promptfoo)
             # shellcheck disable=SC2086  # several packages
             [ -d "$place/node_modules" ] || npm install --silent --no-save --prefix "$place" $needs
-            pairs="$pairs ${client#npm_} $place"
+            who=$place
             ;;
         *)
             if [ ! -e "$place/bin/python" ]; then
@@ -68,14 +71,18 @@ for client; do
                     optillm*) "$own" -m pip --python "$place/bin/python" install --quiet --no-deps optillm==0.4.0 ;;
                 esac
             fi
-            case $client in
-                agent_*) agents="$agents ${client#agent_} $place/bin/python" ;;
-                *) pairs="$pairs $client $place/bin/python" ;;
-            esac
+            who=$place/bin/python
             ;;
+    esac
+    case $client in
+        agent_*) agents="$agents ${client#agent_} $who" ;;
+        cache_*) caches="$caches ${client#cache_} $who" ;;
+        *) pairs="$pairs ${client#npm_} $who" ;;
     esac
 done
 # shellcheck disable=SC2086
 "$own" "$root/tests/clients/check.py" $pairs
 # shellcheck disable=SC2086
 "$own" "$root/tests/clients/check_adders.py" $agents
+# shellcheck disable=SC2086
+"$own" "$root/tests/clients/check_caches.py" $caches

@@ -1,12 +1,15 @@
 // Votes on questions through a client of one vendor; this file was never told about feval.
 //
-//     node vote.mjs CLIENT URL MODEL N whole|streamed < QUESTIONS.json
+//     node vote.mjs CLIENT URL MODEL N whole|streamed [OPTIONS] < QUESTIONS.json
 //
 // NODE_PATH does not serve modules: CLIENTS names the folder whose node_modules has them.
 // Prints JSON: the texts of N replies per question, and all output tokens that the client saw.
 
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const from = createRequire(`${process.env.CLIENTS}/package.json`);
@@ -95,19 +98,49 @@ const clients = {
       return [said, tokens];
     };
   },
+
+  // samples by itself: FLAGS are those of its command
+  async promptfoo(url, model, _, flags = ["--no-cache"]) {
+    return (questions, number) => {
+      const folder = mkdtempSync(join(tmpdir(), "promptfoo-"));
+      const [config, out] = [join(folder, "config.json"), join(folder, "out.json")];
+      writeFileSync(config, JSON.stringify({
+        prompts: ["{{question}}"],
+        providers: [
+          { id: `openai:chat:${model}`, config: { apiBaseUrl: `${url}/v1`, apiKey: "votes" } },
+        ],
+        tests: questions.map((question) => ({ vars: { question } })),
+      }));
+      const asked = ["eval", "-c", config, "-o", out, "--repeat", number, "-j", "1", "--no-write", ...flags];
+      execFileSync(`${process.env.CLIENTS}/node_modules/.bin/promptfoo`, asked, { stdio: "ignore" });
+      const { results } = JSON.parse(readFileSync(out, "utf8")).results;
+      rmSync(folder, { recursive: true });
+      const said = (question) => results.filter((own) => own.vars.question === question);
+      const texts = questions.map((question) => said(question).map((own) => own.response.output));
+      const tokens = results.map((own) => own.response.tokenUsage.completion);
+      return { texts, tokens: tokens.reduce((sum, own) => sum + own) };
+    };
+  },
 };
 
-const [name, url, model, number, mode] = process.argv.slice(2);
-const ask = await clients[name](url, model, mode === "streamed");
-const texts = [];
-let tokens = 0;
-for (const question of JSON.parse(readFileSync(0, "utf8"))) {
-  const said = [];
-  for (let sample = 0; sample < Number(number); sample += 1) {
-    const [text, count] = await ask(question);
-    said.push(text);
-    tokens += count;
+// Asks N times for each question.
+const repeated = (ask) => async (questions, number) => {
+  const texts = [];
+  let tokens = 0;
+  for (const question of questions) {
+    const said = [];
+    for (let sample = 0; sample < Number(number); sample += 1) {
+      const [text, count] = await ask(question);
+      said.push(text);
+      tokens += count;
+    }
+    texts.push(said);
   }
-  texts.push(said);
-}
-process.stdout.write(JSON.stringify({ texts, tokens }));
+  return { texts, tokens };
+};
+
+const [name, url, model, number, mode, options] = process.argv.slice(2);
+const client = await clients[name](url, model, mode === "streamed", options && JSON.parse(options));
+const sample = name === "promptfoo" ? client : repeated(client);
+const found = await sample(JSON.parse(readFileSync(0, "utf8")), number);
+process.stdout.write(JSON.stringify(found));

@@ -1,6 +1,6 @@
 """Votes on questions through a client of one vendor; this file was never told about feval.
 
-    python vote.py CLIENT URL MODEL N whole|streamed < QUESTIONS.json
+    python vote.py CLIENT URL MODEL N whole|streamed [OPTIONS.json] < QUESTIONS.json
 
 Prints JSON: the texts of N replies per question, and all output tokens that the client saw.
 """
@@ -232,14 +232,14 @@ def llama_index(url, model, stream):
     return ask
 
 
-def dspy(url, model, _):
+def dspy(url, model, _, cache=False):
     from dspy import LM
 
-    llm = LM(f"openai/{model}", api_base=f"{url}/v1", api_key="votes", cache=False)
+    llm = LM(f"openai/{model}", api_base=f"{url}/v1", api_key="votes", cache=cache)
 
     def ask(text):
         [said] = llm(text)
-        return said, llm.history[-1]["usage"]["completion_tokens"]
+        return said, llm.history[-1]["usage"].get("completion_tokens", 0)
 
     return ask
 
@@ -343,17 +343,18 @@ def its_hub(url, model, _):
     return sample
 
 
-def inspect_ai(url, model, stream):
+def inspect_ai(url, model, stream, cache=False):
     import inspect_ai as library
     from inspect_ai.dataset import Sample
     from inspect_ai.model import get_model
+    from inspect_ai.solver import generate
 
     own = {"base_url": f"{url}/v1", "api_key": "votes", "stream": stream}
     llm = get_model(f"openai-api/feval/{model}", **own)
 
     def sample(questions, count):
         dataset = [Sample(input=text, id=place) for place, text in enumerate(questions)]
-        task = library.Task(dataset=dataset, epochs=count)
+        task = library.Task(dataset=dataset, solver=generate(cache=cache), epochs=count)
         with TemporaryDirectory() as logs:
             [log] = library.eval(task, model=llm, max_samples=1, display="none", log_dir=logs)
             replies = sorted(log.samples, key=lambda reply: (reply.id, reply.epoch))
@@ -364,7 +365,7 @@ def inspect_ai(url, model, stream):
     return sample
 
 
-def lm_eval(url, model, _):
+def lm_eval(url, model, _, do_sample=True, **caches):
     import os
 
     import yaml
@@ -374,12 +375,17 @@ def lm_eval(url, model, _):
 
     examples = Path(__file__).parents[2] / "examples"
     task = yaml.safe_load((examples / "lm_eval" / "tiny_sums_vote.yaml").read_text())
+    task["generation_kwargs"]["do_sample"] = do_sample
     task["dataset_kwargs"]["data_files"]["test"] = str(examples / "questions.jsonl")
     llm = {"model": model, "base_url": f"{url}/v1/chat/completions"}
 
     def sample(questions, count):
         found = simple_evaluate(
-            "local-chat-completions", llm, [task | {"repeats": count}], apply_chat_template=True
+            "local-chat-completions",
+            llm,
+            [task | {"repeats": count}],
+            apply_chat_template=True,
+            **caches,
         )["samples"]["tiny_sums_vote"]
         assert [own["doc"]["question"] for own in found] == questions
         return [own["resps"][0] for own in found], None
@@ -392,8 +398,9 @@ OWN_LOOPS = ("inspect_ai", "its_hub", "lm_eval", "optillm_votes")
 
 
 def main():
-    name, url, model, number, mode = sys.argv[1:]
-    client = globals()[name](url, model, mode == "streamed")
+    name, url, model, number, mode, *options = sys.argv[1:]
+    options = json.loads(*options or ["{}"])
+    client = globals()[name](url, model, mode == "streamed", **options)
     questions, count = json.load(sys.stdin), int(number)
     if name in OWN_LOOPS:
         texts, tokens = client(questions, count)
