@@ -41,16 +41,13 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import (
     Floats,
-    Integers,
     Result,
     broadcast,
     checked_distribution,
-    checked_probabilities,
     is_whole,
     require_each,
 )
@@ -58,59 +55,6 @@ from feval.estimators.multinomial import circles
 from feval.estimators.per_question import MOST_VOTES
 
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
-
-
-def self_consistency_error(p: float | Floats) -> Floats:
-    """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two
-    answers.
-
-    Args:
-        p: [...] probability of one of the answers.
-
-    Returns:
-        [...] errors, 0 to 1/2.
-
-    Raises:
-        OutOfRangeError: a value outside [0, 1].
-    """
-    shares = checked_probabilities(p, "p")
-    return np.minimum(shares, 1.0 - shares)
-
-
-def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
-    """E(x) - E[plug-in], exactly: how much the plug-in from n calls underestimates on average.
-
-        bias = (1/n) sum_{k > n/2} (2k - n) C(n, k) a^k (1-a)^(n-k)
-             = 2 a Pr{Bin(n-1, a) >= h} - Pr{Bin(n, a) > h}
-
-    with a = min(p, 1 - p) and h = floor(n / 2): the bias in the proof of Theorem 1 of arXiv
-    2509.19489, for odd n too, as binomial tails. Largest at p = 1/2, where it is C(2h, h) /
-    2^(2h+1). Absolute error below 1e-12.
-
-    Args:
-        p: [...] probability of one of the two answers.
-        n: calls per question, from 1; one for all or [...].
-
-    Returns:
-        [...] biases, 0 to 1/2.
-
-    Raises:
-        OutOfRangeError: a p outside [0, 1], or an n below 1.
-    """
-    a = self_consistency_error(p)
-    calls = np.asarray(n)
-    if calls.size and calls.dtype.kind not in "iu":
-        raise OutOfRangeError(f"Numbers of calls are integers; n holds {calls.dtype}.")
-    a, calls = broadcast(p=a, n=calls)
-    require_each(calls >= 1, "A plug-in takes 1 call or more; n={0} was found{at}.", calls)
-    half = calls // 2
-    # Pr{Bin(n, a) >= k} is betainc(k, n - k + 1, a) for k = 1..n, and 1 for k = 0.
-    inner = np.where(
-        half >= 1, scipy.special.betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0
-    )
-    outer = scipy.special.betainc(half + 1, calls - half, a)
-    result: Floats = np.maximum(2.0 * a * inner - outer, 0.0)
-    return result
 
 
 def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
@@ -125,7 +69,9 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
         n: calls per question, 1 to 10,000.
 
     Returns:
-        [...] expectations; 1 - max_c p_c minus them is the bias. Absolute error below 1e-12.
+        [...] expectations; 1 - max_c p_c minus them is the bias. Absolute error below 1e-12. Of two
+        answers the bias is 2 a Pr{Bin(n-1, a) >= h} - Pr{Bin(n, a) > h}, with a = min(p, 1 - p) and
+        h = floor(n / 2): that of the proof of Theorem 1 of arXiv 2509.19489, for odd n too.
 
     Raises:
         OutOfRangeError: values that are no probabilities, a sum off 1 by more than 1e-9, or an n

@@ -23,7 +23,6 @@ from feval.estimators.self_consistency import (
     best_integer_split,
     budget_split,
     multiclass_plugin_expectation,
-    self_consistency_bias,
     self_consistency_bound,
 )
 from feval.estimators.vote_intervals import (
@@ -204,6 +203,12 @@ def real_split(inputs):
     return [split.m, split.n]
 
 
+def bias_of_two(p, n):
+    """How much the plug-in of two answers underestimates."""
+    laws = np.stack([p, 1 - p], axis=-1)
+    return laws.min(axis=-1) - multiclass_plugin_expectation(laws, n)
+
+
 def mean_squared_error(inputs):
     """Of the squared mean bias and the variance of a question's min(k, n - k) / n."""
     p, q = numbers(inputs["p"]), numbers(inputs["weights"])
@@ -211,7 +216,7 @@ def mean_squared_error(inputs):
     k = np.arange(n + 1)
     chances, values = q @ binom.pmf(k, n, p[:, None]), np.minimum(k, n - k) / n
     variance = chances @ values**2 - (chances @ values) ** 2
-    return float((q @ self_consistency_bias(p, n)) ** 2 + variance / m)
+    return float((q @ bias_of_two(p, n)) ** 2 + variance / m)
 
 
 def variance_of_share(inputs):
@@ -336,7 +341,7 @@ CALLS = {
     "gaussian_estimate": gaussian,
     "plugin_monte_carlo_expectation": expectation,
     "self_consistency_bias": lambda i: float(
-        self_consistency_bias(number(i["p"]), integer(i["n"]))
+        bias_of_two(np.float64(number(i["p"])), integer(i["n"]))
     ),
     "self_consistency_bound": lambda i: float(
         self_consistency_bound(number(i["m"]), number(i["n"]), number(i.get("icc", 0)))
