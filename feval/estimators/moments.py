@@ -31,7 +31,6 @@ from feval.estimators.arrays import (
     missing_reasons,
     require_each,
 )
-from feval.estimators.plurality import checked_bits
 
 NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rho is undefined."
 """Why a correlation is NaN."""
@@ -255,12 +254,18 @@ def pair_table(bits: npt.ArrayLike) -> PairTable:
     Raises:
         OutOfRangeError: fewer than two calls, no questions, or bits that are not 0 or 1.
     """
-    recorded = checked_bits(bits)
-    if recorded.shape[1] < 2:
+    [recorded] = broadcast(bits=bits)
+    if recorded.ndim != 2 or recorded.shape[1] < 2:
         raise OutOfRangeError(
-            "A pair table takes two calls per question; there is one. Record a second."
+            "A pair table takes bits [questions, calls], two calls per question or more; the"
+            f" shape is {recorded.shape}. Record a second."
         )
-    right = recorded[:, :2].sum(axis=1)
+    require_each(
+        (recorded == 0) | (recorded == 1),
+        "A call is right (1) or wrong (0); bits is {0!r}{at}.",
+        recorded,
+    )
+    right = recorded[:, :2].sum(axis=1, dtype=np.int64)
     counts = np.bincount(right, minlength=3)
     return PairTable.from_counts(counts[2], counts[1], counts[0])
 

@@ -769,21 +769,3 @@ def _table(calls: int, votes: int) -> Floats:
         total += comb(c, half) * comb(calls - 1 - c, half)
         values.append(total / all_draws)
     return np.array(values)
-
-
-def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Return right/wrong bits as integers [Q, K]; OutOfRangeError for another shape, no calls, or
-    another value.
-    """
-    [recorded] = broadcast(bits=bits)
-    if recorded.ndim != 2 or not recorded.shape[1]:
-        raise OutOfRangeError(
-            "Right/wrong bits are [questions, calls], with one call or more; the shape is"
-            f" {recorded.shape}."
-        )
-    require_each(
-        (recorded == 0) | (recorded == 1),
-        "A call is right (1) or wrong (0); bits is {0!r}{at}.",
-        recorded,
-    )
-    return recorded.astype(np.int8)
