@@ -42,48 +42,13 @@ class Strata(Result):
         return np.cumsum(self.mass, axis=1)
 
 
-def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S,
-    c_(1) >= c_(2) >= ...
-
-    Args:
-        gold, rivals, no_answer: counts; samples without an answer count in the denominator only.
-
-    Returns:
-        [Q, R] shares, R the largest number of answers of a question; zeros pad rows.
-
-    Raises:
-        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a
-            question without samples.
-    """
-    signatures = signatures_of_counts(gold, rivals, no_answer)
-    shares: Floats = descending(np.column_stack([signatures.correct, signatures.rivals]))
-    return shares[signatures.rows]
-
-
-def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Plug-in entropy of a question's outcomes, -sum p ln p, in nats; no answer is one outcome.
-
-    Args:
-        gold, rivals, no_answer: counts.
-
-    Returns:
-        [Q] entropies, 0 where all samples agree.
-
-    Raises:
-        OutOfRangeError: as `mass_by_rank`.
-    """
-    signatures = signatures_of_counts(gold, rivals, no_answer)
-    shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
-    logs = np.log(np.where(shares > 0.0, shares, 1.0))
-    result: Floats = np.abs((shares * logs).sum(axis=1))[signatures.rows]
-    return result
-
-
 def strata_summary(
     gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] = QUARTERS
 ) -> Strata:
     """Mass by rank and entropy by strata of accuracy (Figure 3).
+
+    The shares of a question's answers are c_(r) / S, c_(1) >= c_(2) >= ..., right or wrong; its
+    entropy -sum p ln p.
 
     Args:
         gold, rivals, no_answer: counts.
@@ -94,13 +59,16 @@ def strata_summary(
         Means per stratum.
 
     Raises:
-        OutOfRangeError: as `mass_by_rank`.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a
+            question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
+    answers = np.column_stack([signatures.correct, signatures.rivals])
+    outcomes = np.column_stack([answers, signatures.no_answer])
+    entropy = np.abs((outcomes * np.log(np.where(outcomes > 0.0, outcomes, 1.0))).sum(axis=1))
     stratum = np.searchsorted(upper, signatures.correct[signatures.rows], side="left")
-    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
-    entropy = answer_entropy(gold, rivals, no_answer)
-    return Strata(_means(entropy, members), _means(mass_by_rank(gold, rivals, no_answer), members))
+    members = [signatures.rows[stratum == t] for t in range(len(upper))]
+    return Strata(_means(entropy, members), _means(descending(answers), members))
 
 
 def _means(values: Floats, members: list[Rows]) -> Floats:
