@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import KINDS, bomb
+from places import read_data
 from small import letters, parquet, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
@@ -136,30 +137,12 @@ def retyped(path, column, change):
 @pytest.mark.parametrize(
     ("path", "column", "values", "words"),
     [
-        (TEXTS, "text", pa.array([1, 2, 3, 4]),
-        "the column 'text' should hold text, found integer"),
-        (TEXTS, "text", pa.array([b"a", b"b", b"c", b"d"]), "should hold text, found binary"),
-        (TEXTS, "text", pa.array([["a"], ["b"], [], None]), "should hold text, found list of text"),
-        (TEXTS, "text", pa.array([{"a": "b"}] * 4),
-        r"should hold text, found struct of a \(text\)"),
-        (TEXTS, "sample_index", pa.array(["0", "1", "0", "1"]), "should hold integer, found text"),
-        (TEXTS, "question_id", pa.array([["q"]] * 4), "should hold text, found list of text"),
-        (SAMPLES, "output_tokens", pa.array([1.5] * 4), "should hold integer, found number"),
-        (SAMPLES, "output_tokens", pa.array([1, -1, 1, 1]),
-        "'output_tokens' should be 0 to 2147483647"),
-        (SAMPLES, "output_tokens", pa.array([1, 2**40, 1, 1]), "'output_tokens' should be 0 to"),
-        (SAMPLES, "output_tokens", pa.array([1, None, 1, 1]),
-        "1 values of 'output_tokens' are missing"),
-        (SAMPLES, "recorded_at", pa.array([1, 2, 3, 4]), "found integer"),
-        (SAMPLES, "finish_reason", pa.array(["stop", None] * 2),
-        "2 values of 'finish_reason' are missing"),
-        (QUESTIONS, "question", pa.array(["What?", None]), "1 values of 'question' are missing"),
-        (QUESTIONS, "choices", pa.array(["A", "B"]), "should hold list of struct of label"),
-        (QUESTIONS, "answer_key", pa.array([4, 5]), "should hold text, found integer"),
+        *read_data("recordings.json")["columns of wrong types"],
+        (TEXTS, "text", [b"a", b"b", b"c", b"d"], "should hold text, found binary"),
     ],
-)  # fmt: skip
+)
 def test_a_column_of_a_wrong_type_is_a_sentence(toy, path, column, values, words):
-    recording = replace(toy, path, retyped(toy / path, column, lambda _: values))
+    recording = replace(toy, path, retyped(toy / path, column, lambda _: pa.array(values)))
     with pytest.raises(DamagedRecordingError, match=words):
         (
             recording.questions("toy")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from command_line import feval, told
 from hypothesis import given, settings, strategies as st
+from places import read_data
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
 from small import change_column, changed_manifest, restate, write_toy
 
@@ -116,24 +117,7 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path):
     assert verify_recording(out).problems == ()
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"question_id": "toy/9"}, "'toy/9' is no recorded question"),
-        ({"sample_indices": [0, 0, 3]}, "CoT 3 after 5 tokens: .* has 3 CoTs"),
-        ({"offsets": [5, 5, 5]}, "CoT 0 after 5 tokens comes behind CoT 0"),
-        ({"sample_indices": [2, 2, 0]}, "CoT 0 after 5 .* CoT 2 after 10"),
-        ({"offsets": [0, 10, 5]}, "CoT 0 after 0 tokens: an offset should be 1 to"),
-        ({"offsets": [5, 2.5, 5]}, "CoT 0: offsets should hold whole"),
-        ({"confidences": [0.5, float("nan"), 1]}, "CoT 0: .* finite .* found nan"),
-        ({"confidences": [0.5, 1e39, 1]}, "finite numbers of 32 bits"),
-        ({"output_tokens": [-1, 2, 3]}, "output_tokens should hold whole numbers"),
-        ({"answers": ["4"]}, "different lengths"),
-        ({"texts": [None]}, "different lengths"),
-        ({"answers": [3, "4", None]}, "answers should hold text or None, found 3"),
-        ({"raw_answers": ["\ud800", "4", None]}, "question 'toy/0': A value cannot be stored"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "sentence"), read_data("recordings.json")["bad probes"])
 def test_bad_probes_are_refused(tmp_path, changes, sentence):
     with pytest.raises((ConflictError, UsageError), match=sentence):
         write_probed(tmp_path / "r", {"alpha": [replace(ALPHA[0], **changes)]})

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import feval, told
+from places import read_data
 from small import content, letters, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
@@ -224,20 +225,10 @@ def test_several_scorers_lie_side_by_side(scored, tmp_path):
         add_scores(tmp_path / "both", tmp_path / "x", second, {("toy", "alpha"): ROWS})
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([ScoreRows("toy/2", [0], [1.0])], "has 0 CoTs"),
-        ([ScoreRows("toy/0", [-1], [1.0])], "sample_indices should hold .* found -1"),
-        ([ScoreRows("toy/0", [1, 0], [1.0, 1.0])], "each comes once, in order"),
-        ([ScoreRows("toy/0", [0], [math.nan])], "finite numbers or None, found nan"),
-        ([ScoreRows("toy/0", [0], [None], [[math.inf]])], "finite numbers or None, found .inf"),
-        ([ScoreRows("toy/0", [0], [True])], "finite numbers or None, found True"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_leaves_nothing(toy, tmp_path, rows, message):
+@pytest.mark.parametrize(("row", "message"), read_data("recordings.json")["scores that cannot be"])
+def test_what_cannot_be_is_refused_and_leaves_nothing(toy, tmp_path, row, message):
     with pytest.raises((ConflictError, UsageError), match=message):
-        add_scores(toy, tmp_path / "x", JUDGE, {("toy", "alpha"): rows})
+        add_scores(toy, tmp_path / "x", JUDGE, {("toy", "alpha"): [ScoreRows(*row)]})
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from places import read_data
 from recorded_trees import GOLDS, TREES, tree, write_trees
 from small import change_column, changed_manifest, letters, pool, restate, write_rows, write_toy
 
@@ -53,24 +54,7 @@ def test_the_manifest_says_how_deep_they_are(trees):
     assert manifest["llms"][0]["decoding"]["steps"] == {"stop": "\n\n", "policy": "all children"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (
-            {"parents": [None, 2, 0, 0, 1, 3, 3]},
-            "step 1 has the parent 2; steps come behind their parents",
-        ),
-        ({"parents": [None, None, 2, 0, 1, 3, 3]}, "step 2 has the parent 2"),
-        ({"parents": [None, None, 1, 0, 1, 3, 3]}, "step 3 has the parent 0"),
-        (
-            {"parents": [None, None, 0, 0, 2, 3, 3]},
-            "step 4 goes on from step 2, which ends a solution",
-        ),
-        ({"ends": [False] * 7}, "step 2 has the answer '4.', and does not end a solution"),
-        ({"ends": None}, "both a parent and a word"),
-        ({"ends": [True]}, "different lengths"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "sentence"), read_data("recordings.json")["what is no tree"])
 def test_what_is_no_tree_is_refused(changes, sentence, tmp_path):
     with pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"):
         write_rows(tmp_path / "r", ["4"], ("tree", [replace(tree(0, TREES[0]), **changes)]))
@@ -188,16 +172,11 @@ def test_a_forged_tree_is_not_linked(trees, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "steps",
-    [
-        Steps(np.array([[0, 0]]), np.array([[0, 1]])),
-        Steps(np.array([[-1, -2]]), np.array([[0, 1]])),
-        Steps(np.array([[-1, 0]]), np.array([[1, 1]])),
-        Steps(np.array([[-1, 0]]), np.array([[0, 0]])),
-        Steps(np.array([[-1]]), np.array([[0]])),
-    ],
+    ("parents", "ends"),
+    [([0, 0], [0, 1]), ([-1, -2], [0, 1]), ([-1, 0], [1, 1]), ([-1, 0], [0, 0]), ([-1], [0])],
 )
-def test_arrays_that_are_no_trees_are_refused(steps):
+def test_arrays_that_are_no_trees_are_refused(parents, ends):
+    steps = Steps(np.array([parents]), np.array([ends]))
     with pytest.raises(ValueError, match="step"):
         steps.check(np.array([[-1, 0]]), np.array([2]))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from places import read_data
 from small import SCORER, letters, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval.errors import NotRecordedError, UnknownNameError
@@ -172,13 +173,7 @@ def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("places", "words"),
-    [
-        ([("toy/0", 0), ("toy/9", 0)], "not recorded"),
-        ([("toy/0", 0), ("toy/0", 2)], "not recorded"),
-        ([("toy/1", 0), ("toy/0", 1)], "out of order"),
-        ([("toy/0", 1), ("toy/0", 1)], "out of order"),
-    ],
+    ("places", "words"), read_data("recordings.json")["places of log-probabilities"]
 )
 def test_tables_of_log_probabilities_that_do_not_fit_are_refused(places, words):
     tables = [
