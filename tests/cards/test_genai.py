@@ -8,17 +8,13 @@ from decimal import Decimal
 import genai_prices
 import pytest
 from genai_prices.types import Tier, TieredPrices
+from places import read_data
 
+from feval import errors
 from feval.cards.billing import Price, usd
 from feval.cards.genai import _price, _snapshot
 from feval.cards.prices import PriceList, changed_prices, price_list
-from feval.errors import (
-    CardError,
-    OutOfRangeError,
-    PriceNotFoundError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import CardError, PriceNotFoundError, UnknownNameError, UsageError
 
 
 def theirs(llm, day, input_tokens, output_tokens, **more):
@@ -85,27 +81,10 @@ def test_a_batch_costs_what_is_published_and_never_a_factor():
 
 
 @pytest.mark.parametrize(
-    ("name", "llms", "error", "message"),
-    [
-        ("@2026-11-1", ["o3"], UsageError, "those of a day, such as genai-prices@2026-11-01"),
-        ("@2026-02-30", ["o3"], UsageError, "those of a day"),
-        ("@2026-11-01T25:00", ["o3"], UsageError, "those of a day"),
-        ("@2026-11-01", ["o33"], UnknownNameError, "Did you mean 'o3'.* with o33=IN,OUT"),
-        ("@2026-11-01:o3=azur", ["o3"], UnknownNameError, "Did you mean 'azure'"),
-        ("@2026-11-01:o3=anthropic", ["o3"], UnknownNameError, "from anthropic 'o3'"),
-        ("@2026-11-01:azure", ["o3"], UsageError, "as in o3=azure,o3-mini=openai"),
-        ("@2026-11-01", ["deepseek-chat"], UsageError, "on the hour .*from 00:30 0.27 in, 1.1 out"),
-        (
-            "@2026-11-01",
-            ["deepseek-ai/DeepSeek-V3"],
-            PriceNotFoundError,
-            "2 providers sell .*DeepSeek-V3=huggingface_novita",
-        ),
-        ("@2024-07-17", ["gpt-4o-mini@t=1"], PriceNotFoundError, "Prices of 2024-07-17 .*-07-18"),
-    ],
+    ("name", "llms", "error", "message"), read_data("cards.json")["no one price"]
 )
 def test_what_has_no_one_price_is_refused_in_a_sentence(name, llms, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(getattr(errors, error), match=message):
         price_list(f"genai-prices{name}", llms)
 
 
@@ -150,23 +129,9 @@ def test_a_price_by_hand_takes_the_place_of_one():
     assert price_list("with o3=2,8", named=lambda: own).id == "mine with o3=2,8"
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
-        ("2025-06-02 with o3=-1,8", OutOfRangeError, "cannot be -1"),
-        ("2025-06-02 with o3=nan,8", OutOfRangeError, "cannot be nan"),
-        ("2025-06-02 with o3=2e9,8", OutOfRangeError, "cannot be 2000000000"),
-        ("2025-06-02 with o3=2", UsageError, "IN,OUT,CACHED.*'o3=2' was given"),
-        ("2025-06-02 with o3@t=1=2,8", UsageError, "without '@'"),
-        ("2025-06-02 with o3=2,8;o3=3,9", UsageError, "has two of one"),
-        ("2025-06-02 with o4=2,8", UnknownNameError, "no LLM to give a price 'o4'. Known: o3"),
-        ("with o3=2,8", UsageError, "No price list is named"),
-        ("none in batch", UsageError, "No price list is named"),
-        ("recorded in batch", UsageError, "Recorded USD are those of whole CoTs"),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "message"), read_data("cards.json")["changes of prices"])
 def test_changes_that_cannot_be_made_are_refused(name, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(getattr(errors, error), match=message):
         price_list(name, known=["o3@t=1"])
     with pytest.raises(UnknownNameError, match=r"no tier 'flex'.*Known: batch"):
         changed_prices(name, tier="flex")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import said
+from places import read_data
 from small import import_rows
 
 from feval import (
@@ -18,6 +19,7 @@ from feval import (
     Router,
     SelfConsistency,
     compare,
+    errors,
     evaluate,
     load,
     verify_receipt,
@@ -25,7 +27,7 @@ from feval import (
 from feval.cards.billing import Price
 from feval.cards.prices import PriceList
 from feval.comparison.comparison import load_compared, traces
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import UsageError
 from feval.evaluation.fitting import questions_of, ready, training
 from feval.evaluation.questions import splits, train_test_rows
 from feval.methods.protocol import Predicting, Predictions, Question
@@ -193,18 +195,10 @@ def test_a_report_follows_what_was_learnt_in_folds(place, replay):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"folds": 3, "train_fraction": 0.5}, UsageError, "one of the two"),
-        ({"group": "author"}, UsageError, "keeps questions together there"),
-        ({"folds": 22}, OutOfRangeError, "22 folds were asked for; .* stay together, 21"),
-        ({"folds": 1}, OutOfRangeError, "1 folds"),
-        ({"folds": 2, "group": "level"}, NotRecordedError, "1 of 24 questions of d .*'q0'"),
-        ({"train_fraction": 0.5, "group": "none"}, NotRecordedError, "24 of 24 questions"),
-    ],
+    ("options", "error", "words"), read_data("evaluations.json")["splits that cannot be had"]
 )
 def test_splits_that_cannot_be_had(replay, options, error, words):
-    with pytest.raises(error, match=words):
+    with pytest.raises(getattr(errors, error), match=words):
         evaluate(Noting(), *replay, **options)
 
 
@@ -247,9 +241,7 @@ def test_predictions_come_back_from_json():
     back = Predictions.from_dict(json.loads(json.dumps(said.to_dict())))
     assert back.keys.tolist() == said.keys.tolist()
     np.testing.assert_array_equal(back.values["share"], values["share"])
-    for damaged in (None, {}, {"keys": ["x"], "values": {}}, {"keys": [], "values": {}},
-                    {"keys": ["1"], "values": {"a": [1, 2]}}, {"keys": ["1"], "values": 3},
-                    {"keys": ["1"], "values": {"a": [[1], 2]}}):  # fmt: skip
+    for damaged in read_data("evaluations.json")["damaged predictions"]:
         with pytest.raises(UsageError, match="no predictions"):
             Predictions.from_dict(damaged)
 
@@ -304,20 +296,7 @@ def failing(words):
     return fail
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"fields": {"price": "x"}},
-        {"fields": {"nothing": 1}},
-        {"fields": {"feature": "level"}},  # which nobody learns
-        {"fields": []},
-        {"said": {"keys": [], "values": {}}},
-        {"said": {"keys": ["00"], "values": {"right": [[0.5, 0.5]], "cost": [[1, 2]]}}},
-        {"said": None},
-        {"said": {"values": {"right": 3}}},
-        {"said": "short"},
-    ],
-)
+@pytest.mark.parametrize("damage", read_data("evaluations.json")["damaged fits"])
 def test_a_receipt_whose_fits_are_damaged_says_so(damage, receipts, tmp_path):
     content = run_content(receipts)
     for each in content["learnt"].values():

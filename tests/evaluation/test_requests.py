@@ -7,10 +7,10 @@ import inspect
 import numpy as np
 import pytest
 from command_line import said
+from places import read_data
 
-from feval import evaluate
+from feval import errors, evaluate
 from feval.comparison.plan import Plan
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.replicates import default_replicates
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
 
@@ -73,18 +73,8 @@ def test_a_request_survives_its_receipt():
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "words"),
-    [
-        ({"sed": 3}, UnknownNameError, "field of the request 'sed'.*'seed'"),
-        ({"order": "sorted"}, UnknownNameError, "order 'sorted'"),
-        ({"billing": "twice"}, UnknownNameError, "billing 'twice'"),
-        ({"replicates": 0}, OutOfRangeError, "0 in the field 'replicates'"),
-        ({"train_fraction": 1.0}, OutOfRangeError, "'train_fraction' .input should be less than 1"),
-        ({"confidence": float("inf")}, OutOfRangeError, "finite"),
-        ({"seed": True}, UsageError, "True in the field 'seed'"),
-        ({"llms": []}, UsageError, "'llms' .name at least one"),
-    ],
+    ("values", "kind", "words"), read_data("evaluations.json")["what a request refuses"]
 )
 def test_what_a_request_refuses(values, kind, words):
-    with pytest.raises(kind, match=words):
+    with pytest.raises(getattr(errors, kind), match=words):
         request(**values)

@@ -12,7 +12,8 @@ from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, to
 from places import read_data
 from small import letters, pool, write_rows
 
-from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
+from feval import errors
+from feval.errors import ShortPoolError, UnlabelledError
 from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import vote_interval
 from feval.forecast import METHODS, estimate, plan
@@ -201,22 +202,10 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "piece"),
-    [
-        ({"g": 7}, ShortPoolError, "6 recorded CoTs"),
-        ({"g": 0}, OutOfRangeError, "g = 0 was asked for"),
-        ({"g": 1}, OutOfRangeError, "two-call looks at pairs"),
-        ({"m": [0, 3]}, OutOfRangeError, "from 1 up"),
-        ({"m": [10_001]}, OutOfRangeError, "M = 10001"),
-        ({"m": []}, OutOfRangeError, "distinct numbers of votes"),
-        ({"m": [3, 3]}, OutOfRangeError, "distinct numbers of votes"),
-        ({"methods": ["exakt"]}, UnknownNameError, "exakt"),
-        ({"methods": []}, OutOfRangeError, "distinct estimators"),
-        ({"confidence": 1.0}, OutOfRangeError, "between 0 and 1"),
-    ],
+    ("asked", "error", "piece"), read_data("forecasts.json")["what cannot be estimated"]
 )
 def test_what_cannot_be_estimated_is_refused(loaded, asked, error, piece):
-    with pytest.raises(error, match=piece):
+    with pytest.raises(getattr(errors, error), match=piece):
         estimate(*loaded, **({"g": 3, "m": [1, 3]} | asked))
 
 

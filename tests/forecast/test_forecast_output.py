@@ -10,7 +10,7 @@ import sys
 import pytest
 from command_line import failed, feval, succeeded, told
 from forecasts import GOLDS, NAME, POOLS, accuracies
-from places import ROOT, read_json
+from places import ROOT, read_data, read_json
 from settings_files import settings_file
 from small import write_toy
 
@@ -143,27 +143,9 @@ def test_plan_says_what_to_buy(folder, tmp_path):
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "piece"),
-    [
-        (("estimate", "--llm", NAME, "--g", "7"), 1, "6 recorded CoTs"),
-        (("estimate", "--llm", NAME, "--m", "0..3"), 2, "--m counts up from 1 vote"),
-        (("estimate", "--llm", NAME, "--m", "many"), 2, "--m takes numbers of votes"),
-        (("estimate", "--llm", NAME, "--method", "plug-in,guess"), 2, "guess"),
-        (("estimate", "--g", "2"), 2, "choose one with --llm"),
-        (("plan", "--llm", NAME, "--budget", "plenty"), 2, "'plenty' was given"),
-        (("plan", "--llm", NAME, "--budget", "0usd"), 2, "more than 0"),
-        (("plan", "--llm", NAME, "--budget", "1tokens"), 2, "does not pay a single call"),
-        (("plan", "--llm", "unsold", "--budget", "1usd"), 1, "unsold"),
-        (
-            ("plan", "--llm", NAME, "--budget", "1usd", "--prices", "none"),
-            1,
-            "without a price list",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "piece"), read_data("forecasts.json")["wrong usage"])
 def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
-    failed(feval(*arguments, "--recording", folder), code, piece)
+    failed(feval(arguments, "--recording", folder), code, piece)
 
 
 @pytest.mark.slow

@@ -7,8 +7,10 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from forecasts import GOLDS, NAME, POOLS, credit, mean, toy, warned
+from places import read_data
 from small import letters, pool, write_rows, write_toy
 
+from feval import errors
 from feval.cards.billing import Price
 from feval.cards.prices import PriceList
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
@@ -236,18 +238,10 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "piece"),
-    [
-        ({}, UsageError, "one budget"),
-        ({"budget_usd": 1.0, "budget_tokens": 5}, UsageError, "one budget"),
-        ({"budget_tokens": 0}, OutOfRangeError, "more than 0"),
-        ({"budget_tokens": 19}, OutOfRangeError, "does not pay a single call"),
-        ({"budget_tokens": 100, "questions": 0}, OutOfRangeError, "0 questions"),
-        ({"budget_tokens": 100, "most_votes": 2000}, OutOfRangeError, "2000 votes"),
-    ],
+    ("asked", "error", "piece"), read_data("forecasts.json")["what cannot be planned"]
 )
 def test_what_cannot_be_planned_is_refused(loaded, asked, error, piece):
-    with pytest.raises(error, match=piece):
+    with pytest.raises(getattr(errors, error), match=piece):
         plan(*loaded, **asked)
 
 
