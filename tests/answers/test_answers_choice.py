@@ -206,37 +206,13 @@ def test_labels_that_differ_in_case_only_are_told_apart():
         assert canonical("choice", raw, choices) == key
 
 
-CITIES = [("A", "Rome"), ("B", "Paris")]
-YEARS = [("1", "2019"), ("2", "2020"), ("3", "1")]
-
-
 @pytest.mark.parametrize(
-    ("gold", "choices", "key"),
-    [
-        *(
-            (gold, CITIES, "B")
-            for gold in (
-                "B", "(b)", "1", "1.0", "B.", "B,", "B) 10", "(B) 10", "B: 10", "**B**",
-                r"\boxed{B}", "The answer is B", "paris",
-                "#### B", "Rome is wrong.\nAnswer: Paris",
-            )
-        ),
-        ("Answer: B", [("A", "Answer: B"), ("B", "Paris")], "A"),  # an option's own text
-        ("24", [("A", "8"), ("B", "2"), ("C", "24")], "C"),
-        ("2", [("A", "8"), ("B", "2"), ("C", "24")], "B"),  # a text, and no position
-        ("1.0", YEARS, "1"),  # a label, as pandas writes it
-        ("2020.0", YEARS, "2"),
-        ("0", YEARS, None),  # a position or a slip
-        *((gold, CITIES, None) for gold in ("Berlin", "none of them", "C", "A or B", "not B", "2",
-        "-1", "0.5", "9" * 4000)),
-        ("Monsters, Inc", SPLIT, "monsters, inc"),
-        ("mango", [], "mango"),
-        ("1", [], "1"),
-        (None, CITIES, None),
-    ],
-)  # fmt: skip
-def test_a_gold_is_a_text_a_label_or_a_position_or_is_read_as_answers_are(gold, choices, key):
-    assert canonical_gold("choice", gold, choices) == key
+    ("choices", "key", "golds"),
+    [*CASES["golds of options"], ([("A", "Rome"), ("B", "Paris")], None, ["9" * 4000])],
+)
+def test_a_gold_is_a_text_a_label_or_a_position_or_is_read_as_answers_are(choices, key, golds):
+    for gold in golds:
+        assert canonical_gold("choice", gold, choices) == key, gold
 
 
 def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right():

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from places import read_data
 from small import pool, write_rows
 from test_export import EXPORTED, LINES, TREE, TURNS, recorded
 
@@ -58,43 +59,9 @@ def test_no_name_leads_out_of_the_folder(name, tmp_path):
 
 # What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the
 # members of an object in it.
-NUMBER = (int, float)
-AGGREGATE = {
-    "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str,
-    "evaluation_results": list,
-    "source_metadata": {"source_type": str, "source_organization_name": str,
-    "evaluator_relationship": str},
-    "model_info": {"name": str, "id": str, "additional_details": {"deployment_type": str,
-    "model_availability": str}},
-    "eval_library": {"name": str, "version": str},
-    "detailed_evaluation_results": {"format": str, "file_path": str, "hash_algorithm": str,
-    "checksum": str, "total_rows": int},
-}  # fmt: skip
-RESULT = {
-    "evaluation_name": str, "source_data": {"dataset_name": str, "source_type": str},
-    "score_details": {"score": NUMBER},
-    "metric_config": {"lower_is_better": bool, "score_type": str, "min_score": NUMBER,
-    "max_score": NUMBER},
-}  # fmt: skip
-INSTANCE = {
-    "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str,
-    "sample_id": str,
-    "interaction_type": str, "answer_attribution": list, "input": {"raw": str, "reference": list},
-    "output": {"raw": list},
-    "evaluation": {"score": NUMBER, "is_correct": bool},
-}  # fmt: skip
-ATTRIBUTION = {
-    "turn_idx": int,
-    "source": str,
-    "extracted_value": str,
-    "extraction_method": str,
-    "is_terminal": bool,
-}
-ALLOWED_IN_AGGREGATE = {*AGGREGATE, "evaluation_timestamp"}
-ALLOWED_IN_INSTANCE = {
-    *INSTANCE, "evaluation_result_id", "sample_hash", "messages", "token_usage", "performance",
-    "error", "metadata",
-}  # fmt: skip
+REQUIRED = read_data("exports.json")["what Every Eval Ever requires"]
+TYPES = {"str": str, "int": int, "bool": bool, "list": list, "number": int | float}
+ALLOWED = read_data("exports.json")["what Every Eval Ever allows beside"]
 PLACE = (
     r"data/[^/]+/[^/]+/[^/]+/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 )
@@ -102,9 +69,16 @@ PLACE = (
 
 def fits(value, schema):
     return all(
-        fits(value[name], kind) if isinstance(kind, dict) else isinstance(value[name], kind)
+        fits(value[name], kind) if isinstance(kind, dict) else isinstance(value[name], TYPES[kind])
         for name, kind in schema.items()
     )
+
+
+def check(record, name):
+    """A record has what its schema requires, and nothing that it does not allow."""
+    assert fits(record, REQUIRED[name])
+    if name in ALLOWED:
+        assert record.keys() <= {*REQUIRED[name], *ALLOWED[name]}
 
 
 def test_every_eval_evers_records_fit_its_schema(toy, tmp_path):
@@ -114,11 +88,13 @@ def test_every_eval_evers_records_fit_its_schema(toy, tmp_path):
         aggregate = json.loads(summary.read_text())
         samples = summary.with_name(f"{summary.stem}_samples.jsonl")
         lines = [json.loads(line) for line in samples.read_text().splitlines()]
-        assert fits(aggregate, AGGREGATE)
-        assert aggregate.keys() <= ALLOWED_IN_AGGREGATE
-        assert all(fits(result, RESULT) for result in aggregate["evaluation_results"])
-        assert all(fits(line, INSTANCE) and line.keys() <= ALLOWED_IN_INSTANCE for line in lines)
-        assert all(fits(each, ATTRIBUTION) for line in lines for each in line["answer_attribution"])
+        check(aggregate, "aggregate")
+        for result in aggregate["evaluation_results"]:
+            check(result, "result")
+        for line in lines:
+            check(line, "instance")
+            for each in line["answer_attribution"]:
+                check(each, "attribution")
         assert all(isinstance(value, str) for line in lines for value in line["metadata"].values())
         detailed = aggregate["detailed_evaluation_results"]
         assert done.path / detailed["file_path"] == samples

@@ -7,7 +7,9 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+from places import read_data
 
+from feval import errors
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.trace_confidence import MEASURES
 from feval.methods import (
@@ -120,34 +122,12 @@ def test_a_value_of_another_type_is_refused(kind, field, value, takes):
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "error", "words"),
-    [
-        (Cascade, {"order": (0, 0)}, OutOfRangeError, "once"),
-        (Cascade, {"order": ()}, OutOfRangeError, "once"),
-        (EarlyStopping, {"window": 6, "budget": 5}, OutOfRangeError, "window=6 and budget=5"),
-        (DifficultyAdaptive, {"budget": 3}, OutOfRangeError, "window=4 and budget=3"),
-        (DeepConfidence, {"mode": "online", "n": 15}, OutOfRangeError, "warms up with 16"),
-        (DeepConfidence, {"mode": "online", "measure": "tail"}, UsageError, "lowest group"),
-        (DeepConfidence, {"consensus": 0.95}, UsageError, "mode='online'"),
-        # Numbers of a stranger that would take hours to write out, or all memory.
-        (
-            AdaptiveConsistency,
-            {"concentration": "1e999999999"},
-            OutOfRangeError,
-            "'concentration' of adaptive-consistency",
-        ),
-        (
-            AdaptiveConsistency,
-            {"threshold": "1e-999999999"},
-            OutOfRangeError,
-            "'threshold' of adaptive-consistency",
-        ),
-        (Cascade, {"grid": 10**12}, OutOfRangeError, "a whole number from 1 to 100,000"),
-    ],
+    ("name", "fields", "error", "words"),
+    read_data("methods.json")["fields that do not fit together"],
 )
-def test_fields_must_fit_together(kind, fields, error, words):
-    with pytest.raises(error, match=words):
-        kind(**fields)
+def test_fields_must_fit_together(name, fields, error, words):
+    with pytest.raises(getattr(errors, error), match=words):
+        METHODS[name](**fields)
 
 
 @pytest.mark.parametrize("kind", OF_ONE_LLM)

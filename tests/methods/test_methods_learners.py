@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from places import read_data
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -24,7 +25,7 @@ NOTHING = [{}] * 5
 
 
 def predicted(name, right=RIGHT, texts=WORDS, asked=WORDS, feature=None, features=NOTHING):
-    learner = fit_learner(make_learner(name, feature), texts, features, right, "of small")
+    learner = fit_learner(make_learner(name, feature), texts, features, np.array(right), "of small")
     return learner.predict_proba(asked, features[: len(asked)])
 
 
@@ -90,23 +91,7 @@ def test_out_of_fold_scores_come_from_the_other_folds_and_groups_stay_together()
 
 
 @pytest.mark.parametrize(
-    ("name", "changed", "message"),
-    [
-        ("logistic", {"right": np.ones(5)}, "All answers of small to the 5 training questions are"),
-        ("knn", {"right": np.ones(1)}, "to the 1 training question are right"),
-        ("mean", {"right": np.zeros(5), "feature": "f"}, "questions are wrong, so that there is"),
-        ("mean", {"right": np.zeros(0), "feature": "f"}, "no training question with an answer"),
-        ("mean", {}, r"none is named; set it, such as feature='subject'"),
-        ("logistic", {"texts": [""] * 5}, "no question texts to learn from"),
-        ("knn", {"texts": ["?", "-", "+", "", "1"]}, "have no word of two letters"),
-        ("mean", {"feature": "f"}, "5 of 5 questions have no feature 'f': 'add two.*none"),
-        (
-            "mean",
-            {"feature": "f", "features": [{"f": "1", "g": "2"}] * 4 + [{}]},
-            "1 of 5 questions have no feature 'f': 'add lemmas'. Recorded features are: f, g",
-        ),
-        ("forest", {}, "There is no learner 'forest'.*One of yours is FILE.py:NAME"),
-    ],
+    ("name", "changed", "message"), read_data("methods.json")["what cannot be learnt"]
 )
 def test_what_cannot_be_learnt_is_a_sentence(name, changed, message):
     with pytest.raises(UsageError, match=message):

@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import routed
+from places import read_data
 from recorded_pools import Recorded, pool_of
 
+from feval import errors
 from feval.cards.billing import Price
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, UsageError
 from feval.estimators.routing import apgr, routing_line
 from feval.methods import Router
 from feval.methods.learners import GroupMean, deal_folds, out_of_fold
@@ -168,20 +170,7 @@ def test_a_budget_finds_the_price_that_is_right_most_often_out_of_fold(budget):
 
 @pytest.mark.parametrize(
     ("fields", "changed", "error", "message"),
-    [
-        ({}, {}, UsageError, "no question texts to learn from"),
-        ({"learner": "mean"}, {}, UsageError, "none is named"),
-        ({"learner": "score"}, {}, UsageError, "The learner 'score' takes a feature"),
-        ({"learner": "mean", "feature": "topic"}, {}, UsageError, "6 of 6 questions have no feat"),
-        ({"learner": "mean", "feature": "group"}, {"gold": [0] * 6}, UsageError, None),
-        (
-            {"learner": "mean", "feature": "group", "budget": 1e-7},
-            {},
-            OutOfRangeError,
-            "within 1e-07 USD",
-        ),
-        ({"learner": "score", "feature": "group"}, {}, UsageError, "A score is a number"),
-    ],
+    read_data("methods.json")["what a router cannot learn"],
 )
 def test_what_cannot_be_learnt_is_refused_with_the_reason(fields, changed, error, message):
     given = {name: np.array(value) for name, value in changed.items()}
@@ -189,7 +178,7 @@ def test_what_cannot_be_learnt_is_refused_with_the_reason(fields, changed, error
     if message is None:  # all of one class
         train = training([[1] * 6, RIGHT[1]], (1, 1), features=GROUPS)
         message = "All answers of small to the 6 training questions are right"
-    with pytest.raises(error, match=message):
+    with pytest.raises(getattr(errors, error), match=message):
         method = Router(**fields).fit(train)
         method.predicted(train)
 

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from places import read_data
 
 from feval.methods.vote import (
     plurality,
@@ -16,21 +17,7 @@ from feval.methods.vote import (
 )
 
 
-@pytest.mark.parametrize(
-    ("answers", "winner"),
-    [
-        ([], None),
-        ([None, None], None),
-        (["a"], "a"),
-        (["b", "a", "a"], "a"),
-        (["b", "a"], "b"),
-        (["b", "a", "a", "b"], "b"),
-        (["c", "b", "a", "a", "b"], "b"),
-        ([None, None, None, "a"], "a"),
-        ([None, "a", None, "b", "b"], "b"),
-        (["", "", "a"], ""),
-    ],
-)
+@pytest.mark.parametrize(("answers", "winner"), read_data("methods.json")["winners of votes"])
 def test_the_most_frequent_answer_wins_or_the_first_seen(answers, winner):
     assert plurality(answers) == winner
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from places import read_data
 from small import TOY, letters, pool, write_rows, write_toy
 
 from feval import SelfConsistency, evaluate, load, merge
@@ -184,22 +185,7 @@ def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded):
         answers_by_id(dataset, [*twice, {"question": "toy/0", "answer": "b"}])
 
 
-@pytest.mark.parametrize(
-    ("posted", "words"),
-    [
-        ({"toy/00": "a"}, "Did you mean 'toy/0'"),
-        ({"What is question 9?": "a"}, "The nearest text is that of 'toy/"),
-        ({"What is question 0? What is question 1?": "a"}, "more than one question"),
-        ("toy/0", "str was given"),
-        (["toy/0"], "'question' .its id or text. and 'answer'"),
-        ([{"question": "toy/0"}], "and 'answer'"),
-        ([{"question": "toy/0", "id": "toy/1", "answer": "a"}], "and 'answer'"),
-        ([{"question": 3, "answer": "a"}], "named by its id or text; 3"),
-        ({"toy/0": ["a"]}, "write text, a number, or null"),
-        ({"toy/0": True}, "write text, a number, or null"),
-        ({"toy/0": float("nan")}, "write text, a number, or null"),
-    ],
-)
+@pytest.mark.parametrize(("posted", "words"), read_data("receipts.json")["what is no answer"])
 def test_what_is_no_answer(posted, words, loaded):
     with pytest.raises((UsageError, ConflictError), match=words):
         answers_by_id(loaded[0], posted)

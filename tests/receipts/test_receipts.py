@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import failed, feval, said, told
-from places import forge, read_json
+from places import forge, read_data, read_json
 from small import content, letters, pool, write_rows, write_toy
 
 from feval.cards.genai import _snapshot
@@ -476,21 +476,7 @@ def test_differences_of_words():
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "value"),
-    [
-        *(
-            ("curve-method", *pair)
-            for pair in (("llms", 7), ("order", 3), ("settings", [1]), ("values", ["x"]))
-        ),
-        *(
-            ("curve-method", *pair)
-            for pair in (("seed", "0"), ("replicates", "many"), ("billing", None))
-        ),
-        *(
-            ("estimate", *pair)
-            for pair in (("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12))
-        ),
-    ],
+    ("name", "part", "value"), read_data("receipts.json")["malformed requests"]
 )
 def test_a_malformed_request_is_named(name, part, value, toy):
     path = receipt(toy, name)
