@@ -6,35 +6,9 @@ import sys
 
 import pytest
 from chromium import CHROMIUM, tab
-from places import ROOT
+from places import ROOT, read_data
 
-QUESTIONS = {
-    "model price": "own-prices",
-    "lm-eval logs": "importing",
-    "inspect ai": "importing",
-    "import csv": "importing",
-    "pandas dataframe": "python",
-    "what does exact mean": "numbers",
-    "confidence interval": "numbers",
-    "random seed": "numbers",
-    "is the difference significant": "comparing",
-    "compare two methods": "comparing",
-    "latency": "comparing",
-    "how many samples do I need": "forecasting",
-    "best of n with a reward model": "methods",
-    "cascade of cheap and expensive models": "methods",
-    "beam search": "depth",
-    "my own method": "own-method",
-    "llm as a judge": "scoring",
-    "openai client": "serving",
-    "vllm server": "recording",
-    "continue after a crash": "recording",
-    "upload to hugging face": "publishing",
-    "figure for a paper": "notebooks/papers-figure",
-    "out of memory": "scale",
-    "extract the answer": "answers",
-    "from_dataframe": "api/recordings",
-}
+QUESTIONS = read_data("commands.json")["searches of the docs"]
 """What a user types -> a page that must be among the first three."""
 
 

@@ -388,20 +388,10 @@ def test_a_passing_failure_is_met_by_another_attempt(sums, status):
 
 @pytest.mark.parametrize(
     ("failure", "attempts", "words"),
-    [
-        (Failure(429, "/api/"), 3, r"fewer requests \(HTTP 429\), and no sound copy.*Try later"),
-        (Failure(502, "/api/"), 3, r"has a problem of its own \(HTTP 502\).* Try later, or pass"),
-        (Failure(401, "/api/"), 1, r"refuses \(HTTP 401\).*hf auth login"),
-        (Failure(403, "/api/"), 1, r"refuses \(HTTP 403\).*hf auth login"),
-        (Failure(418, "/api/"), 1, r"refuses \(HTTP 418\).*Try later"),
-        (Failure(404, "/resolve/", (("X-Error-Code", "EntryNotFound"),)), 1,
-        "the Hub lists a file it has not"),
-        (Failure(200, "/api/"), 1, r"not that of a Hub.*HF_ENDPOINT"),
-        (Failure(200, "/resolve/"), 1, r"the client failed \(FileMetadataError\).*HF_ENDPOINT"),
-    ],
+    read_data("hub.json")["failures that stay"],
 )  # fmt: skip
 def test_a_failure_that_stays_is_said(sums, failure, attempts, words):
-    sums.failures = [failure] * 9
+    sums.failures = [Failure(*failure)] * 9
     with pytest.raises(HubError, match=words):
         questions("sums")
     assert len(sums.asked("/revision/")) == attempts

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from command_line import failed, feval, said, succeeded, told
 from hub_settings import TOKEN
-from places import ROOT
+from places import ROOT, read_data
 from published import write
 
 from feval.errors import ConflictError, DamagedRecordingError, HubError, UsageError
@@ -260,21 +260,10 @@ def test_a_terminal_is_asked_for_the_licence_once(hub, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("outputs", "llm", "licence"),
-    [
-        ("Apache-2.0", "alpha", "apache-2.0"),
-        ("CC BY 4.0", "alpha", "cc-by-4.0"),
-        ("Llama 3.1 Community License", "alpha", Licence("other", "llama-3.1-community-license")),
-        ("other", "alpha", Licence("other", "other")),
-        ("MIT; not stated", "alpha", None),
-        (None, "alpha", None),
-        (None, "Qwen/Qwen2.5-1.5B-Instruct", None),  # its card has the licence of the weights
-        (None, "feval/tiny-42k@t=0.5", "apache-2.0"),  # it comes with feval
-        (None, "feval/mine", None),
-    ],
+    ("outputs", "llm", "licence"), read_data("publishing.json")["licences of recordings"]
 )
 def test_a_recording_states_its_licence(tmp_path, outputs, llm, licence):
-    stated = Licence(licence) if isinstance(licence, str) else licence
+    stated = licence and Licence(*licence)
     assert (
         known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), RepositorySnapshot(REPO))
         == stated
@@ -285,24 +274,12 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
 
 
 @pytest.mark.parametrize(
-    ("licence", "words"),
-    [
-        ("other", "found None"),
-        ("My own licence", r"cc-by-4\.0, mit or other"),
-        (
-            Licence("other", "my-licence-1.0"),
-            r"found 'my-licence-1\.0'.*LICENSE\.md for a file in the repository \(found None",
-        ),
-        (Licence("other", "My own", OWN.link), "found 'My own'"),
-        (Licence("other", OWN.name, "javascript:alert(1)"), "found 'javascript"),
-        (Licence("other", OWN.name, "https://x/a|b"), "found 'https://x/a|b'"),
-        (Licence("other", OWN.name, "https://x/\x1b[31m"), "found 'https"),
-        (Licence("mit", "my-licence"), "belong to the licence `other`, and not to mit"),
-    ],
+    ("licence", "words"), read_data("publishing.json")["licences without a name or text"]
 )
 def test_another_licence_has_a_name_and_a_text(tmp_path, licence, words):
+    own = Licence(*licence) if isinstance(licence, list) else licence
     with pytest.raises(UsageError, match=words):
-        prepare(tmp_path, RepositorySnapshot(REPO), licence=licence)
+        prepare(tmp_path, RepositorySnapshot(REPO), licence=own)
 
 
 def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from places import read_data
 
 from feval.errors import UsageError
 from feval.publish.secrets import (
@@ -58,17 +59,7 @@ def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text):
 
 @pytest.mark.parametrize(
     ("value", "field"),
-    [
-        *(({"a": [{name: "x"}]}, name) for name in ("api_key", "apikey", "API-Key", "token",
-        "Authorization", "secret")),
-        *(({name: {"user": "x"}}, name) for name in ("auth", "password", "x-api-key",
-        "access_token")),
-        *(({name: "x"}, None) for name in ("max_tokens", "return_token_ids", "author", "keys",
-        "stop_token_ids")),
-        ({"token": None, "password": ""}, None),
-        ({"schema": {"properties": {"token": {"type": "string"}}}}, None),
-        ({"schema": {"properties": {"token": "x"}}}, "token"),
-    ],
+    read_data("publishing.json")["fields with the name of a key"],
 )  # fmt: skip
 def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(value, field):
     if field is None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from matplotlib.figure import Figure
+from places import read_data
 from small import write_toy
 
 from feval import AdaptiveConsistency, evaluate, load
@@ -151,24 +152,7 @@ def _contrast(*colours):
 
 # Machado, Oliveira and Fernandes (2009), table 1, severity 1: what protanopes, deuteranopes and
 # tritanopes see.
-MACHADO = {
-    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protanopia": (
-        (0.152286, 1.052583, -0.204868),
-        (0.114503, 0.786281, 0.099216),
-        (-0.003882, -0.048116, 1.051998),
-    ),
-    "deuteranopia": (
-        (0.367322, 0.860646, -0.227968),
-        (0.280085, 0.672501, 0.047413),
-        (-0.011820, 0.042940, 0.968881),
-    ),
-    "tritanopia": (
-        (1.255528, -0.076749, -0.178779),
-        (-0.078411, 0.930809, 0.147602),
-        (0.004733, 0.691367, 0.303900),
-    ),
-}
+MACHADO = read_data("reports.json")["colour blindness"]
 
 
 @pytest.mark.parametrize(
@@ -261,14 +245,7 @@ def test_unknown_numbers_are_a_dash():
 
 @pytest.mark.parametrize(
     ("title", "columns", "rows", "notes", "shown"),
-    [
-        ("title", ("name", "#n"), (("a", "1"), ("long", "100")), ("note",),
-         "title\nname    n\na       1\nlong  100\nnote\n"),
-        ("", ("name",), (), (), "name\n"),
-        ("", ("", ""), (("a", "b"),), (), "a  b\n"),
-        ("t\x1b[1m", ("x",), (("\x1b]0;x\x07",),), ("n\x1b[0m",),
-         "t\\x1b[1m\nx\n\\x1b]0;x\\x07\nn\\x1b[0m\n"),
-    ],
+    read_data("reports.json")["plain tables"],
 )  # fmt: skip
 def test_a_plain_table_lines_up_and_is_safe(title, columns, rows, notes, shown):
     assert plain(Table(title, columns_of(*columns), rows, notes)) == shown

@@ -48,17 +48,7 @@ def test_a_turn_is_scored_by_itself(tmp_path, functions):
     assert verify_recording(tmp_path / "out").problems == ()
 
 
-@pytest.mark.parametrize(
-    ("texts", "stop", "path"),
-    [
-        (["a", "b"], "", "ab"),
-        (["a\n\n", "b"], "\n\n", "a\n\nb"),
-        (["a", "b"], "\n\n", "a\n\nb"),
-        (["a.", " b"], ". ", "a. b"),
-        (["a.", "b"], ". ", "a. b"),
-        (["a", "b"], ". ", "a. b"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "stop", "path"), read_data("replies.json")["joined steps"])
 def test_steps_are_joined_by_the_text_that_ended_them(texts, stop, path):
     assert list(path_texts(texts, [None, 0], stop)) == [texts[0], path]
     assert list(path_texts([None, "b"], [None, 0], stop)) == [None, None]

@@ -6,12 +6,14 @@ import threading
 import numpy as np
 import pytest
 from loopback import Server
+from places import read_data
 from scoring_doubles import KEY, rewards, run, score
 
 from feval.errors import UsageError
 from feval.recording import open_recording
+from recorders import errors
 from recorders.asking.pace import Limits
-from recorders.errors import Fatal, Transient
+from recorders.errors import Transient
 from recorders.scoring.scorers import make_scorer
 
 
@@ -50,24 +52,15 @@ def test_rewards_may_be_steps_null_or_nonsense(toy, tmp_path):
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
+        *read_data("replies.json")["wrong words of reward models"],
         (
             200,
             {"scores": [1.0] * 99},
-            Fatal,
+            "Fatal",
             r"did not answer with one score for each CoT: .* received 99 for \d CoTs",
         ),
-        (200, {"score": [1.0]}, Fatal, "expected a list `scores` in a JSON object, received none"),
-        (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
-        (200, b"<html>", Transient, "not valid JSON"),
-        (500, {"error": "oops"}, Transient, "500: oops"),
-        (401, {"error": {"message": f"bad key {KEY}"}}, Fatal, r"bad key \[key\]"),
-        (302, {}, Fatal, "302"),
-        (
-            400,
-            {"error": "no"},
-            Fatal,
-            r"Every request was refused: 127.*400: no\. Scoring stopped: nothing is scored yet",
-        ),
+        (200, b"<html>", "Transient", "not valid JSON"),
+        (401, {"error": {"message": f"bad key {KEY}"}}, "Fatal", r"bad key \[key\]"),
     ],
 )
 def test_what_a_reward_model_says_wrong_is_said(
@@ -76,7 +69,7 @@ def test_what_a_reward_model_says_wrong_is_said(
     monkeypatch.setenv("MY_KEY", KEY)
     with (
         Server(lambda *_: (status, value)) as server,
-        pytest.raises(error, match=message) as caught,
+        pytest.raises(getattr(errors, error), match=message) as caught,
     ):
         run(toy, tmp_path / "out", f"http:{server.url}", key_variable="MY_KEY")
     assert KEY not in str(caught.value)
