@@ -33,7 +33,7 @@ RECORDER_ROWS = (
 
 SEAMS = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
-    "feval.cards.genai": {"genai_prices"},
+    "feval.cards.prices": {"genai_prices"},
     "feval.cards.reading": {"tomllib"},
     "feval.cards.tokens": {"tiktoken"},
     "feval.cli": {"feval.cli.commands.run"},

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from feval import __version__
 from feval.arguments import checked
 from feval.cards import price_ids, price_list
-from feval.cards.genai import GENAI
+from feval.cards.prices import GENAI
 from feval.cards.reading import open_regular
 from feval.comparison import compare
 from feval.comparison.plan import ComparisonRequest

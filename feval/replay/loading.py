@@ -24,8 +24,7 @@ from typing import Self
 
 from feval.arguments import checked
 from feval.cards.billing import billing_text
-from feval.cards.genai import GENAI
-from feval.cards.prices import PriceList, changed_prices, price_list
+from feval.cards.prices import GENAI, PriceList, changed_prices, price_list
 from feval.errors import ConflictError, FevalError, FevalWarning, NotRecordedError, UsageError
 from feval.hub import is_address, open_place, split_places as places
 from feval.recording import Recording

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from feval.cards import price_ids
-from feval.cards.genai import GENAI
+from feval.cards.prices import GENAI
 from feval.cards.reading import parse_json, read_regular
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.estimators.arrays import Result

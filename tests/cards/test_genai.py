@@ -12,8 +12,7 @@ from places import read_data
 
 from feval import errors
 from feval.cards.billing import Price, usd
-from feval.cards.genai import _price, _snapshot
-from feval.cards.prices import PriceList, changed_prices, price_list
+from feval.cards.prices import PriceList, _price, _snapshot, changed_prices, price_list
 from feval.errors import CardError, PriceNotFoundError, UnknownNameError, UsageError
 
 

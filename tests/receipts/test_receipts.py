@@ -16,8 +16,7 @@ from command_line import failed, feval, said, told
 from places import forge, read_data, read_json
 from small import content, letters, pool, write_rows, write_toy
 
-from feval.cards.genai import _snapshot
-from feval.cards.prices import PriceList
+from feval.cards.prices import PriceList, _snapshot
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.publish.front_matter import Licence
 from feval.publish.release import RepositorySnapshot, prepare

@@ -20,7 +20,7 @@ from feval.cards.cards import (
     set_card,
 )
 from feval.cards.front_matter import card_files
-from feval.cards.genai import genai_history
+from feval.cards.prices import genai_history
 from feval.errors import UsageError
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
