@@ -54,7 +54,7 @@ SEAMS = {
     "feval.executors": {f"feval.executors.workers.{name}" for name in ("Processes", "connected")},
     "feval.executors.workers": {"distributed"},
     "feval.executors.progress": {"rich", "tqdm"},
-    "feval.hub.datasets": {"feval.hub.questions.question_files"},
+    "feval.hub.datasets": {"feval.hub.snapshots.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
     "feval.hub.snapshots": {"datasets"},
     "feval.recording.layout.format": {"orjson"},

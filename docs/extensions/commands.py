@@ -23,9 +23,11 @@ TABLES = {"formats": "Formats that are imported", "columns": "Columns that impor
 def index_page() -> str:
     """Return the page that lists the commands by their groups."""
     lines = ["# The command line", "", "Every command takes `--json`, `--quiet` and `--help`.", ""]
-    for group, names in GROUPS.items():
+    for group, commands in GROUPS.items():
         lines += [f"## {group}", ""]
-        lines += [f"- [feval {name}]({name}.md): {COMMANDS[name].summary}" for name in names]
+        lines += [
+            f"- [feval {name}]({name}.md): {summary}" for name, (summary, _) in commands.items()
+        ]
         lines.append("")
     lines += ["## Tables", "", *(f"- [{title}]({name}.md)" for name, title in TABLES.items()), ""]
     toctree = "\n".join([*(f"feval {name} <{name}>" for name in COMMANDS), *TABLES])

@@ -18,7 +18,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -38,16 +37,6 @@ _P = ParamSpec("_P")
 _QUIET = ContextVar("_QUIET", default=False)  # --quiet, the program's own option
 _TYPED = ContextVar[tuple[str, ...]]("_TYPED", default=())  # all words behind `feval`
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command: its line in `feval --help`, and `module:function` below `feval.cli`, imported on
-    demand.
-    """
-
-    summary: str
-    function: str
 
 
 GROUPS = {
@@ -86,12 +75,11 @@ GROUPS = {
         "tiny-server": ("Serve the small LLMs that come with feval.", "servers:tiny_server"),
     },
 }
-"""Heading -> name -> summary and home of its commands, in the order of `feval --help`."""
+"""Heading -> name -> line in `feval --help`, in its order, and `module:function` below `feval.cli`,
+imported on demand.
+"""
 
-COMMANDS = {
-    name: Command(*about) for commands in GROUPS.values() for name, about in commands.items()
-}
-"""Name -> command, in the order of `feval --help`."""
+COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
 
 
 class _Commands(Record):
@@ -104,7 +92,7 @@ class _Commands(Record):
         if name not in COMMANDS:
             return default
         if self[name] is None:
-            module, _, function = COMMANDS[name].function.partition(":")
+            module, _, function = COMMANDS[name][1].partition(":")
             try:
                 command = getattr(import_module(f"feval.cli.{module}"), function)
             except FevalError as error:  # an extra is not installed

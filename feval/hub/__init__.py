@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from feval.hub.addresses import Address, is_address, parse_address, split_places
     from feval.hub.commits import PushResult, RepoState, push_files, render_page, state
     from feval.hub.places import local_folder, open_place
-    from feval.hub.questions import question_files
     from feval.hub.recordings import PullResult, pull
-    from feval.hub.snapshots import fetch_file, fetch_table
+    from feval.hub.snapshots import fetch_file, fetch_table, question_files
 
 
 __all__ = [
@@ -45,8 +44,7 @@ __getattr__, __dir__ = lazy_names(
         "addresses": "Address is_address parse_address split_places",
         "places": "local_folder open_place",
         "recordings": "PullResult pull",
-        "snapshots": "fetch_file fetch_table",
-        "questions": "question_files",
+        "snapshots": "fetch_file fetch_table question_files",
         "commits": "PushResult RepoState push_files render_page state",
     },
 )

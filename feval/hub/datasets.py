@@ -207,7 +207,7 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
 
 
 def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
-    from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
+    from feval.hub.snapshots import question_files  # huggingface_hub takes half a second to load
 
     return [row for file in question_files(source, train=train).values() for row in _rows(file)]
 

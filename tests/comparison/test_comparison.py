@@ -30,7 +30,7 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.estimators.comparisons import accuracy_at, holm
 from feval.estimators.intervals import difference_test
 from feval.methods import SelfConsistency
-from feval.publish.results import result_block
+from feval.publish.release import result_block
 from feval.receipts.document import comparison_receipt
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter

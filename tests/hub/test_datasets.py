@@ -26,10 +26,10 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.hub import question_files, questions as hub_questions_module
+from feval.hub import question_files, snapshots
 from feval.hub.client import cache_folder
 from feval.hub.datasets import hub_questions, questions, questions_sha256, remarks, split_options
-from feval.hub.questions import split_files
+from feval.hub.snapshots import split_files
 from feval.recording import Question
 
 SIXTEEN = [str(name) for name in DatasetType]
@@ -422,7 +422,7 @@ def test_a_download_that_breaks_off_is_finished(sums, monkeypatch):
 
 
 def test_a_split_of_too_many_bytes_is_refused(sums, monkeypatch):
-    monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
+    monkeypatch.setattr(snapshots, "MAX_BYTES", 10)
     with pytest.raises(HubError, match="has 54 bytes; at most 10 are fetched"):
         questions("sums")
 

@@ -18,7 +18,7 @@ from feval import evaluate
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import pull
 from feval.methods import SingleCall
-from feval.publish.results import result_files, with_results
+from feval.publish.release import result_files, with_results
 from feval.recording import open_recording, verify_recording
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("blank_pictures")]

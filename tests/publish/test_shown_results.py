@@ -10,8 +10,14 @@ from feval.cards.prices import PriceList
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import RepoState
 from feval.publish.markdown import END
-from feval.publish.release import RepositorySnapshot, prepare
-from feval.publish.results import _BEGIN, _END, shown_results, with_results
+from feval.publish.release import (
+    _BEGIN,
+    _END,
+    RepositorySnapshot,
+    prepare,
+    shown_results,
+    with_results,
+)
 
 REPO = "somebody/recording"
 MINE = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})

@@ -11,7 +11,7 @@ from places import read_json
 from small import letters, write_toy
 
 from feval.errors import UsageError
-from feval.publish.results import result_files
+from feval.publish.release import result_files
 from feval.receipts.document import read_receipt
 from feval.receipts.verifying import verify_receipt
 from feval.report.files import save_files

@@ -69,7 +69,7 @@ def warm():
 
     from feval.cli.commands import COMMANDS
 
-    commands = {f"feval.cli.{command.function.partition(':')[0]}" for command in COMMANDS.values()}
+    commands = {f"feval.cli.{home.partition(':')[0]}" for _, home in COMMANDS.values()}
     for name in [*commands, *LIBRARIES]:
         if util.find_spec(name.partition(".")[0]):
             import_module(name)
