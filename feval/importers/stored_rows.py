@@ -19,27 +19,19 @@ from feval.errors import SourceError
 from feval.importers.source import SourceQuestion
 from feval.recording.layout.files import Spill
 
-ROW_BYTES = 32 << 20
-"""Bytes of rows that are kept in memory."""
-
-_QUESTION_BYTES = 400  # what a question takes in memory beside its rows
-
 
 class StoredRows:
     """Rows (JSON values) by number of their group (an LLM, a scorer) and question, added in any
     order; those of one question stay in the order in which they were added.
 
-    `scratch` is the folder of the file, as in `ImportRequest`. `most_bytes` of rows are kept in
-    memory; what is more is appended to the file, with four numbers in memory for each question
-    that it has rows of.
+    `scratch` is the folder of the file, as in `ImportRequest`. Four numbers stay in memory for rows
+    of one question that were added one after the other.
     """
 
     def __init__(self, scratch: Path | None) -> None:
-        self.most_bytes = float(ROW_BYTES)
         self._file = Spill(scratch)
         finalize(self, self._file.close)
-        self._in_memory: dict[tuple[int, int], bytearray] = {}
-        self._bytes = 0
+        self._last, self._rows = (0, 0), bytearray()  # that are not in the file yet
         self._index = array("Q")  # group, question, place and bytes of each piece of the file
 
     def add(self, group: int, question: int, row: Any) -> None:
@@ -51,20 +43,16 @@ class StoredRows:
                 f"A row cannot be kept ({error}): texts and the names of files, columns and scorers"
                 " are valid Unicode. Rename the file or the scorer."
             ) from error
-        rows = self._in_memory.get((group, question))
-        if rows is None:
-            rows = self._in_memory[group, question] = bytearray()
-            self._bytes += _QUESTION_BYTES
-        rows += data + b","
-        self._bytes += len(data)
-        if self._bytes >= self.most_bytes:
+        if self._last != (group, question):
             self._flush()
+            self._last = group, question
+        self._rows += data + b","
 
     def _flush(self) -> None:
-        for key, rows in self._in_memory.items():
-            self._index.extend((*key, self._file.write(bytes(rows)), len(rows)))
-        self._in_memory.clear()
-        self._bytes = 0
+        if self._rows:
+            place = self._file.write(bytes(self._rows))
+            self._index.extend((*self._last, place, len(self._rows)))
+            self._rows.clear()
 
     def questions(self, group: int) -> Iterator[tuple[int, list[Any]]]:
         """Yield the number of each question of a group, ascending, with its rows."""

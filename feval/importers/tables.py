@@ -51,7 +51,6 @@ from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader
 from feval.importers.rows import Rows
 from feval.importers.source import ImportRequest, Row, SourceContent, counted_notes
-from feval.importers.stored_rows import ROW_BYTES
 from feval.values import frozen
 
 NAMES = names_of("table", "question", "request", "llm", "cot")
@@ -978,8 +977,6 @@ class _Content:
             rows = self._datasets[dataset] = Rows(
                 self._source, self._request, null_stays=bool(self.layout.number)
             )
-            for each in self._datasets.values():
-                each.stored.most_bytes = ROW_BYTES / len(self._datasets)
         return rows
 
     def _name(self, values: Row, where: str) -> str:

@@ -17,12 +17,13 @@ from feval.importers import reading, stored_rows
 from feval.importers.columns import RowReader, names_of
 from feval.importers.reading import read_lines
 from feval.importers.stored_rows import StoredRows
+from feval.recording.layout import files
 
 
 @pytest.fixture
 def small_runs(monkeypatch):
     """A few rows fill the memory."""
-    monkeypatch.setattr(stored_rows, "ROW_BYTES", 1500)
+    monkeypatch.setattr(files, "_IN_MEMORY_BYTES", 1500)
 
 
 @pytest.mark.usefixtures("small_runs")

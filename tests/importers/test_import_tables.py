@@ -548,7 +548,7 @@ def test_several_files_of_a_table_are_one(save, imported):
 
 
 def test_rows_in_temporary_files_are_the_same(imported, monkeypatch, recording):
-    monkeypatch.setattr("feval.importers.tables.ROW_BYTES", 2000)
+    monkeypatch.setattr("feval.recording.layout.files._IN_MEMORY_BYTES", 2000)
     monkeypatch.setattr("feval.importers.files._ROWS_AT_ONCE", 3)
     assert imported_table(imported, in_parquet(table()), layout=SCORED).hash == recording.hash
 
