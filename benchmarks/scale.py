@@ -29,7 +29,7 @@ LLM = "some/llm"
 # Runs feval's command line with the arguments given, and prints what it took.
 COMMAND = """
 import contextlib, io, json, resource, sys, time
-from feval.cli.commands import main
+from feval.cli import main
 said, began = io.StringIO(), time.perf_counter()
 try:
     with contextlib.redirect_stdout(said):
