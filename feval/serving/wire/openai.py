@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -424,7 +426,7 @@ class _Calls:
     """
 
     def __init__(self) -> None:
-        self._ids: dict[str, str] = {}
+        self._ids = defaultdict[str, list[str]](list)
         self._waiting: dict[str, str] = {}
         self._made = 0
 
@@ -435,7 +437,9 @@ class _Calls:
         if message["role"] == "tool":
             asked = str(message.get("tool_call_id") or message.get("name") or "")
             named = (own for own, name in self._waiting.items() if asked in ("", name))
-            answered = self._ids.get(asked) or next(named, None)
+            own = self._ids.get(asked, ())  # of calls under one id, the first that waits
+            answered = next((each for each in own if each in self._waiting), None)
+            answered = answered or (own[-1] if own else next(named, None))
             self._waiting.pop(answered or "", None)
             return None if answered is None else canonical({"tool_call_id": answered})
         made = message.get("tool_calls") or []
@@ -451,16 +455,23 @@ class _Calls:
         number, name = f"call_{self._made}", str(function.get("name"))
         self._made += 1
         self._waiting[number] = name
-        self._ids[str(call.get("id") or number)] = number
+        self._ids[str(call.get("id") or number)].append(number)
         arguments = function["arguments"] or "{}"
         with suppress(ValueError, TypeError):  # no JSON, or too deep
             if not _LONG_NUMBER.search(arguments):  # which would be rounded
-                arguments = canonical(orjson.loads(arguments))
+                orjson.loads(arguments)  # which takes neither NaN nor Infinity
+                arguments = canonical(json.loads(arguments, parse_float=_number))
         return {
             "id": number,
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }
+
+
+def _number(text: str) -> float:
+    """A number as RFC 8785 has it: 1.0 is 1."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _refusal(

@@ -328,3 +328,31 @@ def test_record_keeps_the_calls_of_tools_that_its_settings_offer(tmp_path):
         reply = client.chat.completions.create(**asked)
     [call] = reply.choices[0].message.tool_calls
     assert (call.id, call.function.arguments) == ("id-1", '{"a": 2, "b": 3}')
+
+
+def test_calls_are_told_apart_and_compared_as_json_has_them():
+    def tools_of(arguments, ids, results):
+        calls = [
+            {"id": own, "type": "function", "function": {"name": "add", "arguments": text}}
+            for own, text in zip(ids, arguments, strict=True)
+        ]
+        told = [{"role": "tool", "tool_call_id": own, "content": own} for own in results]
+        return conversation([user("?"), {"role": "assistant", "tool_calls": calls}, *told]).tools
+
+    plain = tools_of(['{"a": 1}', '{"a": 0.5}'], ["x", "y"], ["x", "y"])
+    assert tools_of(['{"a": 1.0}', '{"a": 5e-1}'], ["x", "y"], ["y", "x"]) == plain
+    assert tools_of(['{"a": 1}', '{"a": 0.5}'], ["same", "same"], ["same", "same"]) == plain
+    assert tools_of(['{"a": 2}', '{"a": 0.5}'], ["x", "y"], ["x", "y"]) != plain
+    assert tools_of(['{"a": 1e400}', "{}"], ["x", "y"], ["x", "y"])  # no number of JSON's readers
+
+
+def test_schemas_of_gemini_are_compared_in_lower_case(recorded):
+    tool = {"name": "add", "description": "Adds.", "parameters": {"type": "OBJECT"}}
+    fields = {
+        "contents": [{"parts": [{"text": QUESTION}]}],
+        "tools": [{"functionDeclarations": [tool]}],
+    }
+    call = Call("POST", "/v1beta/models/gpt-4:generateContent", "", {}, orjson.dumps(fields))
+    with opened(recorded[0]) as app:
+        [part] = body(app.respond(call))["candidates"][0]["content"]["parts"]
+    assert part["functionCall"]["name"] == "add"

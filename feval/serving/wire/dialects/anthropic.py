@@ -45,7 +45,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     if form := chat.pop("output_format", None) or config.get("format"):
         chat["response_format"] = parts.schema(parts.as_record(form, "output_format").get("schema"))
     offered = parts.records(chat.pop("tools", None), "tools")
-    chat["tools"] = [parts.tool(own, "input_schema") for _, own in offered]
+    chat["tools"] = [parts.tool(own, own.get("input_schema")) for _, own in offered]
     if choice := parts.as_record(chat.pop("tool_choice", None), "tool_choice"):
         named = {"type": "function", "function": {"name": choice.get("name")}}
         chat["tool_choice"] = _CHOICES.get(str(choice.get("type")), named)

@@ -50,13 +50,13 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
         messages += _messages(own, where, "user")
     config = _camel(fields.pop("generationConfig", None), "generationConfig")
     chat = parts.renamed(config, _NAMES)
-    rules = config.get("responseJsonSchema") or config.get("responseSchema")
+    rules = config.get("responseJsonSchema") or _schema(config.get("responseSchema"))
     if rules:
         chat["response_format"] = parts.schema(rules)
     elif config.get("responseMimeType") == "application/json":
         chat["response_format"] = {"type": "json_object"}
     chat["tools"] = [
-        parts.tool(own, "parametersJsonSchema" if "parametersJsonSchema" in own else "parameters")
+        parts.tool(own, own.get("parametersJsonSchema") or _schema(own.get("parameters")))
         for where, group in parts.records(fields.pop("tools", None), "tools")
         for _, own in parts.records(
             group.get("functionDeclarations") or [group | {"type": "builtin"}], where
@@ -68,6 +68,18 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     model = path.get("model") or path.get("counted")
     chat |= parts.renamed(fields, {"model": "", "n": ""}) | {"model": model, "messages": messages}
     return Asked(chat, "stream" in path, path)
+
+
+def _schema(rules: object) -> object:
+    """A schema of Google's as JSON Schema: types in lower case."""
+    if isinstance(rules, list):
+        return [*map(_schema, rules)]
+    if not isinstance(rules, dict):
+        return rules
+    return {
+        name: own.lower() if name == "type" and isinstance(own, str) else _schema(own)
+        for name, own in rules.items()
+    }
 
 
 def _camel(value: object, where: str = "The body") -> Record:

@@ -90,15 +90,16 @@ def call(name: object, arguments: object, number: object = None) -> Record:
     return {"id": number, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def tool(own: RecordLike, parameters: str = "parameters") -> Record:
-    """Return a tool by its name, description and parameters, which the dialect calls so; one of the
-    vendor's own, which has a type of its own, as it is.
+def tool(own: RecordLike, parameters: object) -> Record:
+    """Return a tool by its name, description and parameters; one of the vendor's own, which has a
+    type of its own, as it is.
     """
     if own.get("type", "function") not in ("function", "custom"):
         return dict(own)
     function = {name: own[name] for name in ("name", "description", "strict") if name in own}
-    own_parameters = {"parameters": own[parameters]} if parameters in own else {}
-    return {"type": "function", "function": function | own_parameters}
+    if parameters is not None:
+        function["parameters"] = parameters
+    return {"type": "function", "function": function}
 
 
 def schema(own: object, name: object = "reply", strict: object = True) -> Record:

@@ -46,7 +46,7 @@ def request(fields: Record, path: Mapping[str, str]) -> Asked:
     if form:
         chat["response_format"] = form
     offered = parts.records(chat.pop("tools", None), "tools")
-    chat["tools"] = [parts.tool(own) for _, own in offered]
+    chat["tools"] = [parts.tool(own, own.get("parameters")) for _, own in offered]
     if isinstance(choice := chat.get("tool_choice"), dict) and choice.get("type") == "function":
         chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     before = [parts.message("system", [parts.as_text(system, "instructions")])] if system else []
