@@ -172,7 +172,8 @@ def _serve(show: Output, server: Server[Any], application: Application, token: s
     except BaseException:
         server.close()
         raise
-    with show.live(lambda: runs_table(application)):
+    refused = "refused" if server.application is application else "refused, or asked live"
+    with show.live(lambda: runs_table(application, refused)):
         server.run()
     runs = application.ledger()["runs"]
     if runs and not show.json:
@@ -194,7 +195,7 @@ def _serve(show: Output, server: Server[Any], application: Application, token: s
                 show.note(*(f"{run['run']} on {dataset}: {remark}" for remark in remarks))
 
 
-def runs_table(application: Application) -> Table:
+def runs_table(application: Application, refusals: str = "refused") -> Table:
     """The runs so far, the newest first: requests, how they were found, costs and refusals."""
     refused = application.refusals()
     runs = {run["run"]: run for run in application.ledger()["runs"]}
@@ -214,7 +215,7 @@ def runs_table(application: Application) -> Table:
         "found by": "found",
         "#prompts": "prompts",
         "#USD": lambda record: "-" if record["usd"] is None else f"{record['usd']:.6g}",
-        "refused": "refused",
+        refusals: "refused",
     }
     return make_table("Runs", fields, records)
 
