@@ -244,7 +244,7 @@ class Journal(AppendLog[Record, tuple[str, int]]):
         recorded_at: str,
         seeds: Sequence[int | None] | None = None,
         refused: str | None = None,
-        choices: Sequence[RecordLike] | None = None,
+        choices: Sequence[RecordLike | None] | None = None,
         parent: int | None = None,
     ) -> None:
         """Collect one reply; it counts after the next `commit`.

@@ -139,12 +139,18 @@ def serve(
         if upstream is not None and record is not None:
             proxy = stack.enter_context(
                 _recording(
-                    show, _endpoint(upstream, api_key_env), record, *_what_is_missed(application),
+                    show, _endpoint(upstream, api_key_env), record,
+                    *_what_is_missed(application, record.name),
                     mode=_MODES[on_miss], served=application, cost_limit_usd=cost_limit,
                     prices=prices or _listed(application), key_variable=api_key_env,
                 )
             )  # fmt: skip
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
+            if api_key_env is None:
+                show.note(
+                    f"The keys of clients name their runs, and go to {upstream} as they are;"
+                    " --api-key-env names its own key."
+                )
         else:
             server = replay_server(application, host=host, port=port, token=token)
         _serve(show, server, application, token)
@@ -329,7 +335,9 @@ def _listed(application: Application) -> str:
     return "none" if own is None else own.id
 
 
-def _what_is_missed(application: Application) -> tuple[str, str, str | None, Sequence[Question]]:
+def _what_is_missed(
+    application: Application, name: str
+) -> tuple[str, str, str | None, Sequence[Question]]:
     """The dataset of what a served recording lacks, its answer kind and equality, and questions
     that it may ask: of the one dataset that is served.
     """
@@ -340,7 +348,7 @@ def _what_is_missed(application: Application) -> tuple[str, str, str | None, Seq
     info = recording.dataset_info(served.dataset.id)
     kind = "text" if info.answer_kind == "verbatim" else info.answer_kind
     equality = info.equality if kind == info.answer_kind else None
-    return f"{info.id}-new", kind, equality, recording.questions(info.id)
+    return f"{info.id}-{name}", kind, equality, recording.questions(info.id)
 
 
 @contextmanager

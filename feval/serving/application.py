@@ -363,8 +363,7 @@ class Application:
             said = completion["choices"][0]["message"]
             turn = [*messages[first:], {name: said[name] for name in _SAID if name in said}]
             self._turns.put((run.label, response_id(completion)), turn, 3 * len(call.body))
-        reply: Reply = dialect.reply(completion, asked, headers)
-        return reply
+        return dialects.reply(dialect, dialect.whole(completion, asked, headers), asked, headers)
 
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         request, completion, headers = self._completion(kind, call, run)

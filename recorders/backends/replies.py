@@ -452,9 +452,11 @@ def _doubt(
     if max_tokens is not None and visible > len(texts) * (max_tokens + 1):
         return "more tokens than the limit allows"
     # Where nothing is seen, nothing is known: calls of tools, what a filter withheld, a limit
-    # reached while thinking.
+    # reached while thinking; and of thoughts that are not counted apart, a summary may be all.
+    summarised = usage.reasoning is None and any(text.reasoning for text in texts)
     if (
         all(sizes)
+        and not summarised
         and visible > sum(sizes) + len(texts) * _MARKS
         and not any(c["message"].get("tool_calls") for c in choices)
     ):

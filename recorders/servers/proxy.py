@@ -16,6 +16,7 @@ written: a reply that repeats a key is masked, and a request whose body holds on
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -24,13 +25,13 @@ import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict
 from functools import cache, partial
 from hashlib import sha256
 from types import ModuleType
 from typing import Annotated, Any
-from urllib.parse import parse_qs, quote, unquote, urlencode
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode
 
 # First, since it says how to install Starlette.
 from feval.serving.server import METHODS, ServerLimits, Server, replayed, response  # isort: skip
@@ -53,14 +54,7 @@ from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording, scratch_beside
 from feval.serving.application import Application
 from feval.serving.wire import dialects
-from feval.serving.wire.calls import (
-    KEY_HEADERS,
-    RequestError,
-    ServingError,
-    UnknownError,
-    keys_of,
-    split_run,
-)
+from feval.serving.wire.calls import RequestError, ServingError, UnknownError, keys_of, split_run
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import completion_reply, conversation, usage
 from feval.values import Record, RecordLike, frozen
@@ -105,12 +99,18 @@ _KEPT = {
     "tool_calls",
 }  # fmt: skip
 _MOST_SAID = 64
+# Fields of other dialects that hold the conversation, or shape no reply.
+_SAID = {
+    "model", "messages", "system", "contents", "systemInstruction", "system_instruction", "input",
+    "instructions", "prompt", "images", "stream", "stream_options", "metadata", "user", "store",
+    "labels",
+}  # fmt: skip
 
 _READ = ("GET", "HEAD")
 _MISSES = ("not_recorded", "model_not_found")
 _QUERY = {"alt", "api-version", "beta", "key"}  # fields that shape no reply
 _STREAMED = re.compile(r"(?<=[?&])alt=[^&]*&?")
-_KEY_IN_QUERY = re.compile(r"(?<=[?&])key=[^&]*&?")
+_STREAMS = re.compile(r"(:|%3A)streamG", re.IGNORECASE)
 _PASSED = re.compile(r"/(v1|v1beta1?|v1alpha|api|openai|engines)(/|$)")
 
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
@@ -135,8 +135,8 @@ class _Settings(BaseModel, strict=True):
 
 @frozen
 class _ChatRequest:
-    """A chat completion that can be recorded: what is sent on, and what it asks for. `asked` says
-    what its dialect needs to reply, `None` in OpenAI's own.
+    """A chat completion that can be recorded: what is sent on, and what it asks for. `asked` is
+    what it says in another dialect, whose replies are recorded, and given again, whole.
     """
 
     fields: Record
@@ -146,6 +146,12 @@ class _ChatRequest:
     seed: int | None
     dialect: ModuleType | None
     asked: Asked | None
+
+    @property
+    def characters(self) -> int:
+        """Of all that is read: messages, tools, formats."""
+        extra = orjson.dumps(self.request.decoding.extra_body)
+        return self.request.characters + len(extra)
 
 
 class Proxy:
@@ -190,11 +196,15 @@ class Proxy:
     ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
         self._forward_unrecorded, self._served = forward_unrecorded, served
+        if forward_unrecorded and cost_limit_usd is not None:
+            raise UsageError(
+                "A cost limit holds for what is recorded, and --forward-unrecorded forwards more;"
+                " choose one of them."
+            )
         check_cost_limit(cost_limit_usd, None if prices == "none" else prices, "what is asked")
         self._prices, self._limit = prices, cost_limit_usd
         self._price = cache(partial(find_price, prices))
-        self._budget = Budget(None, cost_limit_usd)
-        self._origin = _origin(httpx2.URL(upstream.url))
+        self._budget, self._alone = Budget(None, cost_limit_usd), asyncio.Lock()
         self.token = token
         self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
@@ -210,10 +220,12 @@ class Proxy:
             record = entry.record
             if entry.kind == "request":
                 models[record["request"]] = record["request"], record.get("model", "")
-            if entry.kind == "cot" and "choice" in record:
+            if entry.kind == "cot":
                 key, model = models[record["key"]]
-                self._unused.setdefault((key, record.get("seed")), []).append(entry.offset)
-                self._pay(model, [record], prompt=bool(record.get("first_of_reply")))
+                if "choice" in record:
+                    self._unused.setdefault((key, record.get("seed")), []).append(entry.offset)
+                prompt = record.get("prompt_tokens") if record.get("first_of_reply") else 0
+                self._pay(model, [record], prompt or 0)
         for samples in self._unused.values():
             samples.reverse()
 
@@ -259,6 +271,8 @@ class Proxy:
             if isinstance(chat, _ChatRequest):
                 return await self._chat(call, target, chat, missed)
             what, why = chat, f"because of its {chat}"
+        if missed is not None:
+            return missed
         said = f"{call.method} {path[:_SHOWN]} cannot be recorded, {why}, and is"
         if not self._forward_unrecorded:
             said += " not forwarded"
@@ -310,7 +324,8 @@ class Proxy:
             return "key"
         asked: Asked | None = None
         if dialect is None:
-            fields = sent = {**said, **sent}
+            fields = {**sent, **said}
+            sent.pop("feval", None)
         else:
             try:
                 asked = dialect.request(dict(sent), {**said, "query": urlencode(query, True)})
@@ -318,6 +333,8 @@ class Proxy:
                 return error.parameter or "body"
             if asked.previous is not None:
                 return "previous_response_id"
+            if not any(message["content"] for message in asked.fields["messages"]):
+                return "messages"  # as those that load a model
             fields = {name: own for name, own in asked.fields.items() if own not in ([], {}, "")}
         try:
             settings = _Settings.model_validate(fields)
@@ -337,6 +354,10 @@ class Proxy:
             for name, value in fields.items()
             if name not in _APART and value is not None
         }
+        if dialect is not None:  # whatever `request` leaves out may shape a reply, too
+            own = {name: value for name, value in sent.items() if name not in _SAID}
+            beta = call.headers.get("anthropic-beta")
+            extra[dialects.name_of(dialect)] = own | ({"anthropic-beta": beta} if beta else {})
         decoding = Decoding(
             settings.temperature,
             settings.top_p,
@@ -352,7 +373,7 @@ class Proxy:
             raise RequestError(str(error), code="key_field") from None
         name = f"{self._dataset}/{messages_id(messages)}"
         request = Request(self._dataset, name, messages, settings.model, decoding)
-        number = settings.n or 1
+        number = 1 if dialect is not None else settings.n or 1
         return _ChatRequest(sent, request, request.key(), number, settings.seed, dialect, asked)
 
     async def _chat(
@@ -388,14 +409,14 @@ class Proxy:
                     " hold",
                 )
         if chat.dialect is not None and chat.asked is not None:
-            if passed is not None and not chat.asked.stream:  # all of it, as it came
+            if passed is not None and not chat.asked.stream:
                 passed.headers.update(headers)
                 return passed
-            own = _completion(records, chat.request.model, plain=True)
-            return response(chat.dialect.reply(own, chat.asked, headers), call)
+            whole = records[0]["choice"]["reply"]
+            return response(dialects.reply(chat.dialect, whole, chat.asked, headers), call)
         stream, options = bool(chat.fields.get("stream")), chat.fields.get("stream_options")
         with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        completion = _completion(records, chat.request.model, plain=False)
+        completion = _completion(records, chat.request.model)
         return response(
             completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers),
             call,
@@ -409,10 +430,8 @@ class Proxy:
     def _take(self, chat: _ChatRequest) -> list[_Sample]:
         """Take samples of the journal that were not given yet."""
         unused = self._unused.get((chat.key, chat.seed), [])
-        # The rest, asked for with the same seed, would be the same samples; and other dialects are
-        # passed on whole.
-        if (chat.seed is not None or chat.dialect is not None) and len(unused) < chat.number:
-            return []
+        if chat.seed is not None and len(unused) < chat.number:
+            return []  # the rest, asked for with the same seed, would be the same samples
         samples = [unused.pop() for _ in range(min(chat.number, len(unused)))]
         if not unused:
             self._unused.pop((chat.key, chat.seed), None)
@@ -435,41 +454,63 @@ class Proxy:
             raise ServingError(
                 f"Nothing more is forwarded: {self._failure}", status=507, code="journal"
             )
-        fields, asked, model = dict(chat.fields), chat.asked, chat.request.model
+        fields, asked, body = dict(chat.fields), chat.asked, await call.body()
         if asked is None:
             for name in ("stream", "stream_options"):
                 fields.pop(name, None)
             if number > 1 or "n" in fields:
                 fields["n"] = number
+            body = orjson.dumps(fields)
         elif "stream" in asked.path:  # Gemini's path says so
-            target = _STREAMED.sub("", target.replace(":streamG", ":g"))
+            target = _STREAMED.sub("", _STREAMS.sub(r"\1g", target))
         elif asked.stream:
-            fields["stream"] = False
-        body = orjson.dumps(fields)
-        reserved = self._reserve(chat, number)
+            fields.pop("stream_options", None)
+            body = orjson.dumps(fields | {"stream": False})
+        limit = chat.request.decoding.max_tokens
+        # what may take any number of tokens goes alone, so that one reply at most passes the limit
+        alone = self._alone if self._limit is not None and limit is None else nullcontext()
+        async with alone:
+            reserved = self._reserve(chat, number)
+            try:
+                return await self._asked(call, target, body, chat, number)
+            finally:
+                self._budget.free(reserved)
+
+    async def _asked(
+        self, call: HTTPRequest, target: str, body: bytes, chat: _ChatRequest, number: int
+    ) -> tuple[list[Record], Response]:
         began = time.perf_counter()
-        try:
-            status, headers, content = await self._forwarded(call, target, body)
-        finally:
-            self._budget.free(reserved)
+        status, headers, content = await self._forwarded(call, target, body)
         seconds, redaction = round(time.perf_counter() - began, 6), self._redaction(call)
         if status != 200:
             return [], self._masked(status, content, headers)
+        decoding = chat.request.decoding
         try:
-            reply = replies.parse(content)
+            reply = whole = replies.parse(content)
             if chat.dialect is not None:
-                reply = chat.dialect.completion(reply)
-            decoding = chat.request.decoding
+                reply = chat.dialect.completion(whole)
+                number = max(len(replies.choices_of(reply)), 1)
             reading = replies.read(
                 reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds
             )
             completions = reading.completions
-            choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
+            kept = replies.choices_of(reply) if chat.dialect is None else [{"reply": whole}]
+            choices = orjson.loads(redaction.reply(_storable(kept)))[:number]
+            choices += [None] * (len(completions) - len(choices))
         # no chat completion: the client may understand it
         except (BackendError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
             self.unrecorded += 1
+            if self._limit is not None:
+                self._budget.pay(*self._most_tokens(chat, number), self._price(chat.request.model))
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
-            return [], self._marked(self._masked(status, content, headers), "reply", said)
+            passed = self._masked(status, content, headers)
+            if chat.dialect is not None and chat.asked is not None and chat.asked.stream:
+                with suppress(AttributeError, LookupError, TypeError, ValueError):
+                    shown = dialects.reply(
+                        chat.dialect, replies.parse(bytes(passed.body)), chat.asked, {}
+                    )
+                    passed = response(shown._replace(body=[*shown.body]), call)
+            return [], self._marked(passed, "reply", said)
         try:
             await run_in_threadpool(self._commit, chat, completions, choices)
         except FevalError as error:
@@ -480,21 +521,24 @@ class Proxy:
             asdict(completion) | {"choice": choice}
             for completion, choice in zip(completions, choices, strict=True)
         ]
-        self._pay(model, new)
-        return new, self._masked(status, content, headers)
+        prompt = new[0]["prompt_tokens"]
+        if prompt is not None:
+            self._budget.learn(chat.characters, prompt)
+        prompt = self._most_tokens(chat, 0)[0] if prompt is None else prompt
+        self._pay(chat.request.model, new, prompt)
+        return new if chat.dialect is None else new[:1], self._masked(status, content, headers)
 
     def _reserve(self, chat: _ChatRequest, number: int) -> float:
         """Set dollars aside for a request; refuse one that could pass the cost limit."""
         if self._limit is None:
             return 0.0
-        model, limit = chat.request.model, chat.request.decoding.max_tokens or 0
+        model = chat.request.model
         price = self._price(model)
         try:
             check_cost_limit(self._limit, price, model, self._prices)
         except FevalError as error:
             raise RequestError(str(error), code="price") from error
-        prompt = self._budget.prompt_tokens(chat.request.characters)
-        reserved = self._budget.reserve(prompt, number * limit, price)
+        reserved = self._budget.reserve(*self._most_tokens(chat, number), price)
         if reserved is None:
             raise RequestError(
                 f"{self._budget}, and this request could pass that limit; it is not forwarded. What"
@@ -503,13 +547,22 @@ class Proxy:
             )
         return reserved
 
-    def _pay(self, model: str, records: Sequence[RecordLike], *, prompt: bool = True) -> None:
-        """Count the CoTs of a reply, and its prompt, as paid."""
+    def _most_tokens(self, chat: _ChatRequest, number: int) -> tuple[float, int]:
+        """Tokens that a request may take: of its prompt, and of so many CoTs within its limit."""
+        prompt = self._budget.prompt_tokens(chat.characters)
+        return prompt, number * (chat.request.decoding.max_tokens or 0)
+
+    def _pay(self, model: str, records: Sequence[RecordLike], prompt: float) -> None:
+        """Count the CoTs of a reply as paid, and its prompt of so many tokens. A CoT that was not
+        counted has at most a token per character.
+        """
         if self._limit is not None:
-            price = self._price(model)
-            prompts = prompt * (records[0].get("prompt_tokens") or 0)
-            output = sum(record.get("output_tokens") or 0 for record in records)
-            self._budget.pay(prompts, output, price)
+            output = 0
+            for record in records:
+                counted = record.get("output_tokens")
+                texts = record["text"] or "", record.get("reasoning") or ""
+                output += sum(map(len, texts)) if counted is None else counted
+            self._budget.pay(prompt, output, self._price(model))
 
     def _masked(self, status: int, content: bytes, headers: Mapping[str, str]) -> Response:
         """Pass a reply on as it came, without the proxy's own key: clients need not know it."""
@@ -523,7 +576,10 @@ class Proxy:
         return Response(content, status, headers)
 
     def _commit(
-        self, chat: _ChatRequest, completions: Sequence[Completion], choices: Sequence[RecordLike]
+        self,
+        chat: _ChatRequest,
+        completions: Sequence[Completion],
+        choices: Sequence[RecordLike | None],
     ) -> None:
         """Write one reply and sync it to the disk."""
         with self._lock:
@@ -586,19 +642,30 @@ class Proxy:
         return StreamingResponse(_pieces(reply), reply.status_code, _headers_of(reply))
 
     async def _sent(self, call: HTTPRequest, target: str, body: bytes) -> httpx2.Response:
-        headers = {name: value for name, value in call.headers.items() if name not in _HOP}
+        path, _, query = target.partition("?")
+        headers = {
+            name: value
+            for name, value in call.headers.items()
+            if name not in _HOP and not name.startswith("x-feval-")
+        }
         headers["accept-encoding"] = "identity"
-        own = {name.lower(): value for name, value in self._upstream.headers.items()}
-        if key := own.pop("authorization", None):  # in place of the client's
-            name = dialects.key_header(target.partition("?")[0])
-            own[name] = key if name == "authorization" else _SCHEME.sub("", key)
-            for name in ("authorization", *KEY_HEADERS):
-                headers.pop(name, None)
-            target = _KEY_IN_QUERY.sub("", target)
+        sent = dict(parse_qsl(query, keep_blank_values=True))
+        if key := sent.pop("key", None):  # HTTP libraries log queries
+            headers.setdefault("x-goog-api-key", key)
+            target = path + (f"?{urlencode(sent)}" if sent else "")
+        name = dialects.key_header(path, call.headers)
+        own = {each.lower(): value for each, value in self._upstream.headers.items()}
+        if key := own.get("authorization"):  # in place of the client's
+            headers = {each: headers[each] for each in headers if not _KEY_NAME.search(each)}
+            if name != "authorization" and key.lower().startswith("bearer "):
+                own[name] = _SCHEME.sub("", own.pop("authorization"))
         headers |= own
         base = self._upstream.url
-        if target.startswith("/v1/") or not base.endswith("/v1"):
-            target = target.removeprefix("/v1")
+        place = httpx2.URL(base).path.rstrip("/")
+        if place and target.startswith(f"{place}/"):
+            base = base.removesuffix(place)
+        elif target.startswith("/v1/") and name == "authorization":
+            target = target.removeprefix("/v1")  # which base URLs of OpenAI's clients end with
         else:
             base = base.removesuffix("/v1")
         try:
@@ -606,12 +673,6 @@ class Proxy:
                 (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
             ]
             request = httpx2.Request(call.method, base + target, headers=fields, content=body)
-            if _origin(request.url) != self._origin:
-                raise UnknownError(
-                    f"The path {target[:80]!r} would make this a request to another server than"
-                    f" {self._upstream.host}, and is not passed on.",
-                    code="unknown_url",
-                )
             reply = await self._client.send(request, stream=True)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise self._broken(error) from None  # its text may quote a header
@@ -678,10 +739,8 @@ def _chats(path: str) -> tuple[ModuleType | None, dict[str, str]] | None:
     return (None, said) if path == "/v1/chat/completions" else None
 
 
-def _completion(records: Sequence[RecordLike], model: str, *, plain: bool) -> Record:
-    """Make one chat completion of recorded choices: as they came, or as they were read, which other
-    dialects are made of; those state counts, 0 where they are not known.
-    """
+def _completion(records: Sequence[RecordLike], model: str) -> Record:
+    """Make one chat completion of recorded choices."""
     first = records[0]
     output = sum(record.get("output_tokens") or 0 for record in records)
     thoughts = [record.get("reasoning_tokens") for record in records]
@@ -693,24 +752,13 @@ def _completion(records: Sequence[RecordLike], model: str, *, plain: bool) -> Re
         "model": first.get("served_model") or model,
         "system_fingerprint": first.get("system_fingerprint"),
         "choices": [
-            (_plain(record) if plain else dict(record["choice"])) | {"index": index}
-            for index, record in enumerate(records)
+            dict(record["choice"]) | {"index": index} for index, record in enumerate(records)
         ],
     }
-    unknown = prompt is None or any(record.get("output_tokens") is None for record in records)
-    if unknown and not plain:
+    if prompt is None or any(record.get("output_tokens") is None for record in records):
         return reply
     cached = first.get("cached_tokens") or 0
-    return reply | {"usage": usage(prompt or 0, output, reasoning=thoughts, cached=cached)}
-
-
-def _plain(record: RecordLike) -> Record:
-    """A choice as it was read."""
-    made = record["choice"]["message"].get("tool_calls")
-    message = {"content": record["text"], "reasoning": record.get("reasoning"), "tool_calls": made}
-    if record["finish_reason"] == "refusal":
-        message |= {"content": None, "refusal": record["text"]}
-    return {"message": message, "finish_reason": record["finish_reason"]}
+    return reply | {"usage": usage(prompt, output, reasoning=thoughts, cached=cached)}
 
 
 def _lacking(records: Iterable[RecordLike]) -> list[str]:
@@ -719,7 +767,7 @@ def _lacking(records: Iterable[RecordLike]) -> list[str]:
     names = (
         name
         for record in records
-        for name, value in record["choice"]["message"].items()
+        for name, value in record["choice"].get("message", {}).items()
         if value and (name not in _KEPT or (name == "tool_calls" and not record.get(name)))
     )
     return [name[:_SHOWN] for name in dict.fromkeys(names)]
@@ -733,10 +781,6 @@ def _storable(choices: Sequence[RecordLike]) -> str:
         return orjson.dumps(
             json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))
         ).decode()
-
-
-def _origin(url: httpx2.URL) -> tuple[str, bytes, str, int | None]:
-    return url.scheme, url.userinfo, url.host, url.port
 
 
 def _headers_of(reply: httpx2.Response) -> dict[str, str]:

@@ -527,11 +527,10 @@ def test_a_path_does_not_lead_to_another_server(upstream, tmp_path):
         for number, base in enumerate((f"http://127.0.0.1:{server.port}", "http://127.0.0.1")):
             with running(tmp_path / str(number), base, forward_unrecorded=True) as run:
                 there = f"127.0.0.1:{elsewhere.port}/v1/models"
-                for path in (f"/v1%2f@{there}", f"/v1%2F:x@{there}", f"/v1%2f.{there}", "/v1%2f"):
-                    assert posted(run, b"{}", path)[0] in {404, 502}, path
-                status, said = posted(run, b"{}", f"/v1%2f@{there}")
-                assert (status, b"another server" in said) == (404, True)
-    assert upstream.calls == other.calls == []
+                starts = ("/v1%2f@", "/v1%2F:x@", "/v1%2f.", "/v1//", "/v1/@", "/v1/%2f%2f")
+                for path in starts:
+                    assert posted(run, b"{}", path + there)[0] >= 400, path
+    assert (len(upstream.calls), other.calls) == (len(starts), [])
 
 
 def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path):

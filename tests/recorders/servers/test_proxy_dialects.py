@@ -15,12 +15,15 @@ from serving_doubles import asked_by_text, rows, simple, user, write
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 import httpx2
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from feval import load
 from feval.errors import PriceNotFoundError
 from feval.recording import LLMInfo, Question
 from feval.recording.verify import verify_recording
 from feval.serving import Application, serve
+from feval.serving.server import METHODS, Server
 from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server, seal_proxied
@@ -323,3 +326,108 @@ def test_a_refusal_is_recorded_as_one(name, tmp_path):
         assert (cot["text"], cot["finish_reason"]) == ("I cannot.", "refusal")
     with proxied(tmp_path, vendor.url) as (client, _):
         assert without_ids(asked(client, name)) == without_ids(first)
+
+
+class Vendor:
+    """A server that says `says` to everything, and remembers what it was asked."""
+
+    def __init__(self, says=None):
+        self.says, self.asked = says, []
+
+    def close(self):
+        pass
+
+    def server(self):
+        async def answer(request):
+            self.asked.append((request.url.path, dict(request.headers), await request.body()))
+            return JSONResponse(self.says)
+
+        return Server(self, [Route("/{path:path}", answer, methods=METHODS)])
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "SIG=="}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}
+MESSAGE = {
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_sequence": "END",
+    "content": [THOUGHT, {"type": "text", "text": "It is 7."}], "stop_reason": "stop_sequence",
+    "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 60},
+}  # fmt: skip
+
+
+def events_of(reply):
+    lines = reply.text.splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+
+def test_streams_and_repeated_replies_hold_all_that_a_vendor_said(tmp_path):
+    vendor = Vendor(MESSAGE)
+    path, fields = ASKED["anthropic"]
+    with vendor.server() as server:
+        for _ in range(2):  # the second time they come from the journal
+            with proxied(tmp_path, server.url) as (client, journal):
+                whole = [client.post(path, json=fields).json() for _ in range(2)]
+                streams = [client.post(path, json=fields | {"stream": True}) for _ in range(2)]
+                assert journal.totals.cots == 4
+            assert whole == [MESSAGE] * 2
+            for stream in streams:
+                events = events_of(stream)
+                deltas = [own["delta"] for own in events if own["type"] == "content_block_delta"]
+                assert deltas[1] == {"type": "signature_delta", "signature": "SIG=="}
+                ends = {"stop_reason": "stop_sequence", "stop_sequence": "END"}
+                assert events[-2]["delta"] == ends
+    assert len(vendor.asked) == 4
+    with Journal.open(tmp_path / "new.journal", {"proxy": server.url, "dataset": "toy"}) as journal:
+        cot = next(own.record for own in journal.entries() if own.kind == "cot")
+    assert (cot["prompt_tokens"], cot["output_tokens"]) == (100, 60)  # of hidden thoughts
+
+
+def test_a_stream_stays_one_where_its_reply_cannot_be_recorded(tmp_path):
+    vendor = Vendor(MESSAGE | {"content": [SEARCH]})
+    path, fields = ASKED["anthropic"]
+    with vendor.server() as server, proxied(tmp_path, server.url) as (client, journal):
+        reply = client.post(path, json=fields | {"stream": True})
+        assert reply.headers["x-feval-unrecorded"] == "reply"
+        begun = next(own for own in events_of(reply) if own["type"] == "content_block_start")
+        assert (begun["content_block"], journal.totals.cots) == (SEARCH, 0)
+
+
+def test_what_may_shape_a_reply_tells_requests_apart(tmp_path):
+    vendor = Vendor({"choices": [{"message": {"content": "7"}, "finish_reason": "stop"}]})
+    with vendor.server() as server:
+        with proxied(tmp_path, server.url) as (client, journal):
+            for name in ("A", "B"):
+                client.post(f"/openai/deployments/{name}/chat/completions", json=CHAT)
+            assert journal.totals.cots == 2
+            vendor.says, before = MESSAGE, len(vendor.asked)
+            path, fields = ASKED["anthropic"]
+            for more in ({}, {"output_config": {"effort": "low"}}, {"metadata": {"user_id": "u"}}):
+                client.post(path, json=fields | more)
+            client.post(path, json=fields, headers={"anthropic-beta": "context-1m"})
+            assert len(vendor.asked) - before == 4
+        with proxied(tmp_path, server.url) as (client, _):  # the user is none of them
+            replies = [client.post(path, json=fields) for _ in range(2)]
+            assert [own.headers.get("x-feval-replayed") for own in replies] == ["1", "1"]
+
+
+def test_keys_and_base_urls_are_those_of_the_vendor(tmp_path):
+    vendor = Vendor(MESSAGE)
+    paths = ["/v1/messages", "/v1beta/models/m:generateContent", "/api/chat", "/v1beta/models"]
+    with vendor.server() as server:
+        root = server.url.removesuffix("/v1")
+        for number, base in enumerate((root, server.url, f"{root}/proxied")):
+            endpoint = Endpoint(base, "sk-of-the-vendor-0123456789")
+            with (
+                Journal.open(tmp_path / str(number), {}) as journal,
+                proxy_server(Proxy(endpoint, journal, "toy", forward_unrecorded=True)) as proxy,
+                httpx2.Client(base_url=proxy.url.removesuffix("/v1")) as client,
+            ):
+                vendor.asked.clear()
+                for path in paths:
+                    ask = client.get if path.endswith("models") else client.post
+                    ask(f"{path}?%6Bey=mine", headers={"x-api-key": "mine", "cookie": "mine"})
+            prefix = "/proxied" * (number == 2)
+            assert [path for path, *_ in vendor.asked] == [prefix + path for path in paths]
+            names = ["x-api-key", "x-goog-api-key", "authorization", "x-goog-api-key"]
+            for (_, headers, _), name in zip(vendor.asked, names, strict=True):
+                assert headers[name].removeprefix("Bearer ") == "sk-of-the-vendor-0123456789"
+                assert "mine" not in str(headers)

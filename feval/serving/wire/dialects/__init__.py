@@ -1,8 +1,8 @@
 """Dialects of other vendors, and OpenAI's Responses, over the one application.
 
-Each module has `request`, which makes a chat completion of what its clients ask, `reply`, which
-makes their reply of the completion, `completion`, which makes one of a vendor's own reply, and
-`error`.
+Each module has `request`, which makes a chat completion of what its clients ask, `whole`, which
+makes their reply of the completion, `stream`, which makes a stream of that, `completion`, which
+makes a chat completion of a vendor's own reply, and `error`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-from feval.serving.wire.calls import ServingError, openai_error, split_run
+from feval.serving.wire.calls import Reply, ServingError, json_reply, openai_error, split_run
 from feval.serving.wire.dialects import anthropic, gemini, ollama, responses
+from feval.serving.wire.dialects.parts import Asked
+from feval.values import RecordLike
 
 _DIALECTS = [(re.compile(each.PATH), each) for each in (responses, anthropic, gemini, ollama)]
 _LISTS = {"/api/tags": ollama, "/v1beta/models": gemini, "/v1alpha/models": gemini}
@@ -29,12 +31,29 @@ def of_path(path: str) -> tuple[ModuleType, dict[str, str]] | None:
     return None
 
 
-def key_header(path: str) -> str:
+def key_header(path: str, headers: Mapping[str, str]) -> str:
     """Return the header in which servers take a key at a path."""
-    found = of_path(path)
-    by_dialect = {anthropic: "x-api-key", gemini: "x-goog-api-key"}
-    usual = "api-key" if path.startswith("/openai/") else "authorization"
-    return usual if found is None else by_dialect.get(found[0], usual)
+    if path.startswith("/openai/"):
+        return "api-key"
+    if path.startswith("/v1/messages") or list_of(path, headers) is anthropic:
+        return "x-api-key"
+    is_google = path.startswith(("/v1beta", "/v1alpha")) or ":generateContent" in path
+    return "x-goog-api-key" if is_google and "/projects/" not in path else "authorization"
+
+
+def name_of(dialect: ModuleType) -> str:
+    """Return the name of a dialect."""
+    return dialect.__name__.rpartition(".")[2]
+
+
+def reply(
+    dialect: ModuleType, whole: RecordLike, asked: Asked, headers: Mapping[str, str]
+) -> Reply:
+    """Return a whole reply of a dialect as it was asked for: as one object, or as a stream."""
+    if not asked.stream:
+        return json_reply(whole, headers=headers)
+    own: Reply = dialect.stream(whole, asked, headers)
+    return own
 
 
 def error_shape(path: str) -> Callable[[ServingError], object]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
+from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import words
@@ -24,6 +24,7 @@ _ERRORS = {
 _CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _REASONS["refusal"] = "refusal"
+_STREAMED = ("text", "thinking", "tool_use")  # blocks; others come at once
 _FINISHED = {own: reason for reason, own in _REASONS.items()}
 _FINISHED |= {"end_turn": "stop", "stop_sequence": "stop"}
 
@@ -74,8 +75,8 @@ def _content(value: object, where: str) -> tuple[list[str | Record], list[Record
     return own, calls, results
 
 
-def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a completion as a message, or as the events of one."""
+def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Record:
+    """Return a completion as a message."""
     [choice] = completion["choices"]
     blocks: list[Record] = []
     if thoughts := parts.thoughts(choice):
@@ -91,7 +92,7 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         reason = "tool_calls"  # also where it was forced
     stops = asked.fields.get("stop")
     stopped = reason == "stop" and "x-feval-cut" in headers
-    whole = {
+    return {
         "id": completion["id"].replace("chatcmpl-", "msg_"),
         "type": "message",
         "role": "assistant",
@@ -107,8 +108,10 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
             "cache_read_input_tokens": 0,
         },
     }
-    if not asked.stream:
-        return json_reply(whole, headers=headers)
+
+
+def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a message as its events."""
     return Reply(200, EVENT_STREAM | dict(headers), parts.events(_events(whole)))
 
 
@@ -143,19 +146,24 @@ def _events(whole: RecordLike) -> Iterator[Record]:
     yield {"type": "message_stop"}
 
 
-def _begun(block: RecordLike) -> Record:
-    empty: Record = {"text": "", "thinking": "", "input": {}}
-    return {
-        name: empty.get(name, value) if name != "type" else value for name, value in block.items()
+def _begun(block: RecordLike) -> RecordLike:
+    empty: Record = {"text": "", "thinking": "", "signature": "", "input": {}}
+    if block["type"] not in _STREAMED:
+        return block
+    return {name: empty.get(name, value) for name, value in block.items() if name != "type"} | {
+        "type": block["type"]
     }
 
 
 def _deltas(block: RecordLike) -> Iterator[Record]:
-    if block["type"] == "tool_use":
+    kind = block["type"]
+    if kind == "tool_use":
         yield {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
-        return
-    for word in words(block[block["type"]]):
-        yield {"type": f"{block['type']}_delta", block["type"]: word}
+    elif kind in _STREAMED:
+        for word in words(block[kind]):
+            yield {"type": f"{kind}_delta", kind: word}
+    if block.get("signature"):
+        yield {"type": "signature_delta", "signature": block["signature"]}
 
 
 def error(problem: ServingError) -> Record:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError, json_reply
+from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import as_body, words
@@ -120,14 +120,38 @@ def _messages(value: object, where: str, usual: str) -> list[Record]:
     return results
 
 
-def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a completion as a response with candidates, or as a stream of such: events where the
-    query says `alt=sse`, else the elements of an array.
+def whole(completion: RecordLike, _: Asked, __: Mapping[str, str]) -> Record:
+    """Return a completion as a response with candidates."""
+    usage = completion["usage"]
+    thought = usage["completion_tokens_details"]["reasoning_tokens"]
+    counts: dict[str, Any] = {
+        "promptTokenCount": usage["prompt_tokens"],
+        # thoughts are counted apart
+        "candidatesTokenCount": usage["completion_tokens"] - (thought or 0),
+        "totalTokenCount": usage["total_tokens"],
+    }
+    if thought:
+        counts["thoughtsTokenCount"] = thought
+    return {
+        "candidates": [
+            {
+                "index": choice["index"],
+                "content": {"role": "model", "parts": _parts(choice)},
+                "finishReason": _REASONS.get(parts.reason(choice), "STOP"),
+            }
+            for choice in completion["choices"]
+        ],
+        "usageMetadata": counts,
+        "modelVersion": completion["model"],
+        "responseId": completion["id"],
+    }
+
+
+def stream(whole: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a response as a stream of such: events where the query says `alt=sse`, else the
+    elements of an array.
     """
-    if not asked.stream:
-        candidates = [_candidate(own, _parts(own), ends=True) for own in completion["choices"]]
-        return json_reply(_response(completion, candidates, ends=True), headers=headers)
-    pieces = map(orjson.dumps, _pieces(completion))
+    pieces = map(orjson.dumps, _pieces(whole))
     if parse_qs(asked.path.get("query", "")).get("alt") == ["sse"]:
         return Reply(
             200, EVENT_STREAM | dict(headers), (b"data: %b\r\n\r\n" % piece for piece in pieces)
@@ -143,16 +167,19 @@ def _array(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"]"
 
 
-def _pieces(completion: RecordLike) -> Iterator[Record]:
-    """The responses of a stream: each with a word of a candidate, the last of each with its end."""
-    choices = completion["choices"]
-    for choice in choices:
-        for part in _parts(choice):
-            for word in words(part["text"]) if "text" in part else [None]:
-                own = part if word is None else part | {"text": word}
-                yield _response(completion, [_candidate(choice, [own], ends=False)], ends=False)
-        last = choice is choices[-1]
-        yield _response(completion, [_candidate(choice, [], ends=True)], ends=last)
+def _pieces(whole: RecordLike) -> Iterator[Record]:
+    """The responses of a stream: each with a word of a candidate, the last one with all ends."""
+    labels = {name: whole.get(name) for name in ("modelVersion", "responseId")}
+    ends = []
+    for candidate in whole.get("candidates", ()):
+        content = candidate.get("content") or {}
+        for part in content.get("parts", ()):
+            plain = part.keys() <= {"text", "thought"}
+            for own in [part | {"text": word} for word in words(part["text"])] if plain else [part]:
+                piece = {"index": candidate.get("index", 0), "content": content | {"parts": [own]}}
+                yield labels | {"candidates": [piece]}
+        ends.append(candidate | {"content": content | {"parts": [{"text": ""}]}})
+    yield {**whole, "candidates": ends}
 
 
 def _parts(choice: RecordLike) -> list[Record]:
@@ -165,33 +192,6 @@ def _parts(choice: RecordLike) -> list[Record]:
         {"functionCall": {"id": number, "name": name, "args": parts.arguments(arguments)}}
         for number, name, arguments in parts.calls(choice)
     ]
-
-
-def _candidate(choice: RecordLike, own: list[Record], *, ends: bool) -> Record:
-    content = {"role": "model", "parts": own or [{"text": ""}]}
-    reason = {"finishReason": _REASONS.get(parts.reason(choice), "STOP")} if ends else {}
-    return {"index": choice["index"], "content": content} | reason
-
-
-def _response(completion: RecordLike, candidates: list[Record], *, ends: bool) -> Record:
-    own: Record = {
-        "candidates": candidates,
-        "modelVersion": completion["model"],
-        "responseId": completion["id"],
-    }
-    if not ends:
-        return own
-    usage = completion["usage"]
-    thought = usage["completion_tokens_details"]["reasoning_tokens"]
-    counts: dict[str, Any] = {
-        "promptTokenCount": usage["prompt_tokens"],
-        # thoughts are counted apart
-        "candidatesTokenCount": usage["completion_tokens"] - (thought or 0),
-        "totalTokenCount": usage["total_tokens"],
-    }
-    if thought:
-        counts["thoughtsTokenCount"] = thought
-    return own | {"usageMetadata": counts}
 
 
 def completion(reply: RecordLike) -> Record:

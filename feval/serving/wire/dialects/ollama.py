@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from feval.serving.wire.calls import Reply, ServingError, json_reply
+from feval.serving.wire.calls import Reply, ServingError
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import words
@@ -54,10 +54,24 @@ def _message(own: Record, where: str) -> Record:
     return parts.message(own.get("role", ""), content, calls) | said
 
 
-def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a completion as one object, or as lines of such."""
+def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
+    """Return a completion as one object."""
     [choice] = completion["choices"]
-    ends = {
+    text, thoughts = parts.text(choice), parts.thoughts(choice)
+    said: Record = {"thinking": thoughts} if thoughts else {}
+    if asked.path["kind"] == "chat":
+        made = [
+            {"function": {"name": name, "arguments": parts.arguments(arguments)}}
+            for _, name, arguments in parts.calls(choice)
+        ]
+        said |= {"role": "assistant", "content": text} | ({"tool_calls": made} if made else {})
+        said = {"message": said}
+    else:
+        said["response"] = text
+    return {
+        "model": completion["model"],
+        "created_at": _time(completion["created"]),
+        **said,
         "done": True,
         "done_reason": "length" if choice["finish_reason"] == "length" else "stop",
         "total_duration": 0,
@@ -67,34 +81,29 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         "eval_count": completion["usage"]["completion_tokens"],
         "eval_duration": 0,
     }
-    shared = {"model": completion["model"], "created_at": _time(completion["created"])}
-    is_chat = asked.path["kind"] == "chat"
 
-    def part(text: str, thinking: str = "", calls: object = None) -> Record:
-        own: Record = {"thinking": thinking} if thinking else {}
-        if not is_chat:
-            return shared | own | {"response": text}
-        own |= {"tool_calls": calls} if calls else {}
-        return shared | {"message": {"role": "assistant", "content": text} | own}
 
-    made = [
-        {"function": {"name": name, "arguments": parts.arguments(arguments)}}
-        for _, name, arguments in parts.calls(choice)
+def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return an object as lines of such."""
+    lines = (orjson.dumps(each) + b"\n" for each in _pieces(whole))
+    return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines)
+
+
+def _pieces(whole: RecordLike) -> Iterator[Record]:
+    shared = {name: whole.get(name) for name in ("model", "created_at")} | {"done": False}
+    is_chat = "message" in whole
+    said: RecordLike = whole["message"] if is_chat else whole
+    empty: Record = {"role": "assistant", "content": ""} if is_chat else {"response": ""}
+    pieces: list[Record] = [
+        {name: word}
+        for name in ("thinking", "content" if is_chat else "response")
+        for word in words(said.get(name) or "")
     ]
-    text, thoughts = parts.text(choice), parts.thoughts(choice)
-    if not asked.stream:
-        return json_reply(part(text, thoughts, made) | ends, headers=headers)
-
-    def lines() -> Iterator[bytes]:
-        for word in words(thoughts):
-            yield orjson.dumps(part("", word) | {"done": False}) + b"\n"
-        for word in words(text):
-            yield orjson.dumps(part(word) | {"done": False}) + b"\n"
-        if made:
-            yield orjson.dumps(part("", calls=made) | {"done": False}) + b"\n"
-        yield orjson.dumps(part("") | ends) + b"\n"
-
-    return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines())
+    pieces += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
+    for own in pieces:
+        yield shared | ({"message": empty | own} if is_chat else empty | own)
+    rest = {name: own for name, own in whole.items() if name != "thinking"}
+    yield rest | ({"message": empty} if is_chat else empty)
 
 
 def completion(reply: RecordLike) -> Record:

@@ -119,7 +119,8 @@ def text(choice: RecordLike) -> str:
 
 def reason(choice: RecordLike) -> str:
     """Return why a choice ended."""
-    return "refusal" if choice["message"].get("refusal") else str(choice["finish_reason"])
+    refused = choice["message"].get("refusal") is not None
+    return "refusal" if refused else str(choice["finish_reason"])
 
 
 def refuse(fields: RecordLike, *names: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from feval.serving.wire.calls import EVENT_STREAM, Reply, json_reply, openai_error
+from feval.serving.wire.calls import EVENT_STREAM, Reply, openai_error
 from feval.serving.wire.dialects import parts
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import words
@@ -83,8 +83,8 @@ def _content(value: object, where: str) -> list[str | Record]:
     return own
 
 
-def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a completion as a response, or as the events of one."""
+def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
+    """Return a completion as a response."""
     [choice] = completion["choices"]
     name, limited = completion["id"].partition("-")[2], choice["finish_reason"] == "length"
     status = "incomplete" if limited else "completed"
@@ -111,7 +111,7 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         },
         "total_tokens": usage["total_tokens"],
     }
-    whole: Record = {
+    return {
         "id": response_id(completion),
         "object": "response",
         "created_at": completion["created"],
@@ -130,8 +130,10 @@ def reply(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         "tools": [],
         "usage": counts,
     }
-    if not asked.stream:
-        return json_reply(whole, headers=headers)
+
+
+def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
+    """Return a response as its events."""
     numbered = (own | {"sequence_number": at} for at, own in enumerate(_events(whole)))
     return Reply(200, EVENT_STREAM | dict(headers), parts.events(numbered))
 
@@ -159,9 +161,9 @@ def completion(reply: RecordLike) -> Record:
     usage = reply["usage"]
     counts = (
         usage["input_tokens"],
-        usage["input_tokens_details"]["cached_tokens"],
+        (usage.get("input_tokens_details") or {}).get("cached_tokens"),
         usage["output_tokens"],
-        usage["output_tokens_details"]["reasoning_tokens"],
+        (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
     )
     return parts.completion(reply, [(message, _FINISHED.get(reason))], counts)
 
@@ -171,24 +173,25 @@ def response_id(completion: RecordLike) -> str:
     return f"resp_{completion['id'].partition('-')[2]}"
 
 
-def _events(whole: Record) -> Iterator[Record]:
-    begun = whole | {"status": "in_progress", "output": [], "usage": None}
+def _events(whole: RecordLike) -> Iterator[Record]:
+    begun = {**whole} | {"status": "in_progress", "output": [], "usage": None}
     for kind in ("created", "in_progress"):
         yield {"type": f"response.{kind}", "response": begun}
     for index, item in enumerate(whole["output"]):
         place: Record = {"output_index": index}
-        empty: Record = {"content": []} if "content" in item else {"arguments": ""}
+        empty: Record = {"content": []} if "content" in item else {}
+        empty |= {"arguments": ""} if "arguments" in item else {}
         started = item | empty | {"status": "in_progress"}
         yield {"type": "response.output_item.added", "item": started} | place
-        place["item_id"] = item["id"]
-        for at, part in enumerate(item.get("content", ())):
+        place["item_id"] = item.get("id")
+        for at, part in enumerate(item.get("content") or ()):
             kind, where = part["type"], place | {"content_index": at}
             name = "refusal" if kind == "refusal" else "text"
             more: Record = {"logprobs": []} if kind == "output_text" else {}
             yield {"type": "response.content_part.added", "part": part | {name: ""}} | where
-            for word in words(part[name]):
+            for word in words(part.get(name) or ""):
                 yield {"type": f"response.{kind}.delta", "delta": word} | where | more
-            yield {"type": f"response.{kind}.done", name: part[name]} | where | more
+            yield {"type": f"response.{kind}.done", name: part.get(name)} | where | more
             yield {"type": "response.content_part.done", "part": part} | where
         if "arguments" in item:
             made, kind = item["arguments"], "response.function_call_arguments"
