@@ -1,7 +1,7 @@
 """What caches, steps of prices, batches and scorers make of a bill, against sums made by hand."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -31,6 +31,9 @@ PRICES = PriceList(
     {"m": Price(2.0, 8.0, 0.5, 3.0, steps=((2_000, STEP),)), "judge": Price(1.0, 4.0)},
 )  # fmt: skip
 RULE = "prefix:1024,128"
+of_every_bill = pytest.mark.parametrize(
+    ("billing", "cache"), [*product(["per_round", "per_sample"], ["none", "recorded", RULE])]
+)
 METHODS_OF = {
     "single-call": ({}, [1]),
     "self-consistency": ({"n": 3}, [3]),
@@ -92,8 +95,7 @@ def requests_of(method, dataset, llm, row, replicate, sizes):
     return [own for own in found if own]
 
 
-@pytest.mark.parametrize("billing", ["per_round", "per_sample"])
-@pytest.mark.parametrize("cache", ["none", "recorded", RULE])
+@of_every_bill
 @pytest.mark.parametrize("name", METHODS_OF)
 def test_a_draw_costs_what_its_requests_send_read_and_keep(folder, name, cache, billing):
     settings, sizes = METHODS_OF[name]
@@ -109,8 +111,7 @@ def test_a_draw_costs_what_its_requests_send_read_and_keep(folder, name, cache, 
     assert result.to_dict()["billing"].startswith(billing + f", cache {cache}" * (cache != "none"))
 
 
-@pytest.mark.parametrize("billing", ["per_round", "per_sample"])
-@pytest.mark.parametrize("cache", ["none", "recorded", RULE])
+@of_every_bill
 def test_an_expectation_is_the_mean_over_all_orders(folder, cache, billing):
     dataset, llm = opened(folder, billing=billing, cache=cache)
     exact = evaluate(SelfConsistency(3), dataset, llm, cost="usd")
@@ -212,8 +213,7 @@ def test_the_command_line_names_the_rule(folder):
                                                 options, folder)  # fmt: skip
 
 
-@pytest.mark.parametrize("billing", ["per_round", "per_sample"])
-@pytest.mark.parametrize("cache", ["none", "recorded", RULE])
+@of_every_bill
 def test_traces_are_requests_as_whole_cots_are(tmp_path, cache, billing):
     rows = [
         pool(i, ["a", "b", "a"], prompt_tokens=1_200, extra={"cached_tokens": [0, 1_024, 1_024]})

@@ -115,9 +115,12 @@ def decide(method, llms, replicates=REPLICATES):
     return whole
 
 
-@pytest.mark.parametrize(
+per_question = pytest.mark.parametrize(
     ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
 )
+
+
+@per_question
 def test_both_forms_agree(name, case, given_llms):
     dataset, llms = given_llms
     method = made(name, case, dataset, llms)
@@ -131,9 +134,7 @@ def test_both_forms_agree(name, case, given_llms):
             assert_ledgers_agree(metered, batch.ledgers, (replicate, row))
 
 
-@pytest.mark.parametrize(
-    ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
-)
+@per_question
 def test_both_forms_take_as_long(name, case, given_llms):
     """Microseconds of the batch form are those that the meter counts of the readable form; cut CoTs
     are cut in both.

@@ -8,10 +8,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from dealt import letters_of, metered
+from dealt import metered
 from hypothesis import given, settings, strategies as st
-from probed import assert_forms_agree, orders_of
-from searched import Walk, tree_pool
+from probed import orders_of
+from searched import assert_walks_agree, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import PathConsistency, SequentialRevision
@@ -89,17 +89,11 @@ def revision_walk(method, walk):
     return vote([each[-1] if method.answer == "last" else vote(each) for each in own])
 
 
-def check(method, pool, order):
-    decided = assert_forms_agree(method, pool, order)
-    for r, q in np.ndindex(*decided.answer.shape):
-        walk = Walk(pool, q, order[r, q].tolist(), "last")
-        assert letters_of(decided.answer[r, q : q + 1]) == [revision_walk(method, walk)]
-        # Each reply is a request; turn s was sent 10 + 3 s tokens, the question's request has 9.
-        turns = [step for step in walk.taken if walk.parents[step] >= 0]
-        beyond = sum(10 + 3 * step - 9 for step in turns)
-        expected = walk.ledger() | {"rounds": 1 + len(turns), "auxiliary_prompt_tokens": beyond}
-        for name, value in expected.items():
-            assert getattr(decided.ledgers[0], name)[r, q] == value, name
+def ledger_of(walk):
+    # Each reply is a request; turn s was sent 10 + 3 s tokens, the question's request has 9.
+    turns = [step for step in walk.taken if walk.parents[step] >= 0]
+    beyond = sum(10 + 3 * step - 9 for step in turns)
+    return walk.ledger() | {"rounds": 1 + len(turns), "auxiliary_prompt_tokens": beyond}
 
 
 @pytest.mark.parametrize("method", [*METHODS, *SEEDED], ids=str)
@@ -107,7 +101,7 @@ def check(method, pool, order):
 @given(data=st.data())
 def test_both_forms_are_the_plain_walk(method, data):
     pool = data.draw(conversations())
-    check(method, pool, data.draw(orders_of(pool)))
+    assert_walks_agree(method, pool, data.draw(orders_of(pool)), revision_walk, ledger_of=ledger_of)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)

@@ -4,10 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dealt import letters_of, metered
+from dealt import metered
 from hypothesis import given, settings, strategies as st
 from probed import assert_forms_agree, orders_of
-from searched import Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
+from searched import (
+    assert_walks_agree,
+    beam_walk,
+    dvts_walk,
+    full_trees,
+    particle_walk,
+    path_walk,
+    tree_pool,
+)
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods import DVTS, BeamSearch, ParticleFiltering, PathConsistency, SelfConsistency
@@ -38,13 +46,8 @@ PARTICLES = [
 
 
 def check(method, pool, order):
-    """Both forms give the answer and the ledger of the walk."""
-    decided = assert_forms_agree(method, pool, order)
-    for r, q in np.ndindex(*decided.answer.shape):
-        walk = Walk(pool, q, order[r, q].tolist(), getattr(method, "aggregate", "last"))
-        assert letters_of(decided.answer[r, q : q + 1]) == [WALKS[type(method)](method, walk)]
-        for name, value in walk.ledger().items():
-            assert getattr(decided.ledgers[0], name)[r, q] == value, name
+    aggregate = getattr(method, "aggregate", "last")
+    assert_walks_agree(method, pool, order, WALKS[type(method)], aggregate)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from command_line import feval, told
 from places import read_data
-from small import content, letters, write_toy
+from recorded_probes import ANSWERS, GOLDS
+from small import content, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
@@ -25,8 +26,6 @@ from feval.recording import (
 )
 from feval.recording.layout.format import Part
 
-POOLS = {"alpha": letters("44-", "7", "", "12"), "org/beta": letters("4", "9", "9", "9")}
-GOLDS = ["4", "5", None, "2"]
 JUDGE = ScorerInfo("org/judge", "judge", {"model": "some/model", "prompt": "v1"})
 ROWS = [
     ScoreRows(
@@ -43,7 +42,7 @@ ROWS = [
 
 @pytest.fixture
 def toy(tmp_path):
-    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+    return write_toy(tmp_path / "toy", ANSWERS, GOLDS)
 
 
 @pytest.fixture

@@ -47,6 +47,17 @@ def right(*recordings, **options):
 WANT = {"small": {"q0": 0.5, "q1": 0.25, "q2": 0.5}, "large": {"q0": 1.0, "q1": 0.125, "q2": 0.5}}
 
 
+def through_table(recording, to):
+    """Export a recording beside itself, and import the table."""
+    table, back = recording.with_name(f"table.{to}"), recording.with_name("back")
+    said("export", recording, "--to", to, "--out", table)
+    kind = "jsonl" if to == "jsonl" else "table"
+    # Parquet states them
+    needs = "" if to == "parquet" else "--dataset d --answer-kind verbatim"
+    said("import", kind, table, "--out", back, needs)
+    return back
+
+
 FEATURES = {"level": "2", "topic": "=1+1"}
 
 
@@ -56,12 +67,7 @@ FEATURES = {"level": "2", "topic": "=1+1"}
 @pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
 def test_verdicts_come_back_from_tables(tmp_path, to, more):
     recording = recording_of(tmp_path, rows_of("small", **more))
-    table, back = tmp_path / f"table.{to}", tmp_path / "back"
-    said("export", recording, "--to", to, "--out", table)
-    kind = "jsonl" if to == "jsonl" else "table"
-    # Parquet states them
-    needs = "" if to == "parquet" else "--dataset d --answer-kind verbatim"
-    said("import", kind, table, "--out", back, needs)
+    back = through_table(recording, to)
     assert open_recording(back).hash == open_recording(recording).hash
     assert open_recording(back).graders("d", "small") == ["pytest"]
     features = [dict(each.features) for each in open_recording(back).questions("d")]
@@ -74,11 +80,7 @@ def test_verdicts_of_several_graders_come_back_from_tables(tmp_path, to):
     parts = [rows_of("small"), [row | {"grader": "judge"} for row in judged], rows_of("large")]
     parts = [recording_of(tmp_path, own, f"part-{at}") for at, own in enumerate(parts)]
     recording = open_recording(merge(parts, tmp_path / "both"))
-    table, back = tmp_path / f"table.{to}", tmp_path / "back"
-    said("export", recording.path, "--to", to, "--out", table)
-    kind = "jsonl" if to == "jsonl" else "table"
-    needs = "" if to == "parquet" else "--dataset d --answer-kind verbatim"
-    said("import", kind, table, "--out", back, needs)
+    back = through_table(recording.path, to)
     assert open_recording(back).hash == recording.hash
     assert {*open_recording(back).graders("d", "small")} == {"judge", "pytest"}
     with pytest.raises(UsageError, match=r"has one score, and small has verdicts of .* and "):

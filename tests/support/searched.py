@@ -3,9 +3,9 @@
 from collections import Counter
 
 import numpy as np
-from dealt import scores_of
+from dealt import letters_of, scores_of
 from hypothesis import strategies as st
-from probed import code, deep_pool
+from probed import assert_forms_agree, code, deep_pool
 from scipy.stats import beta
 
 from feval.recording import Steps
@@ -251,3 +251,13 @@ def particle_walk(method, walk):
     if method.answer == "heaviest":
         return walk.answer(max(final, key=lambda step: (weight(step), -final.index(step))))
     return walk.answer(final[pick([weight(step) for step in final], numbers(method.n + 1)[-1])])
+
+
+def assert_walks_agree(method, pool, order, walk_of, aggregate="last", ledger_of=Walk.ledger):
+    """Both forms of a method give the answer and the ledger of a plain walk."""
+    decided = assert_forms_agree(method, pool, order)
+    for r, q in np.ndindex(*decided.answer.shape):
+        walk = Walk(pool, q, order[r, q].tolist(), aggregate)
+        assert letters_of(decided.answer[r, q : q + 1]) == [walk_of(method, walk)]
+        for name, value in ledger_of(walk).items():
+            assert getattr(decided.ledgers[0], name)[r, q] == value, name
