@@ -269,29 +269,10 @@ def test_an_odd_file_name_is_refused(folder, name):
         prompt_card("puzzles")
 
 
-@pytest.mark.parametrize(
-    ("exemplar", "kind", "sentence"),
-    [
-        (Exemplar("Q", "So 5.", "7 apples"), "date", "is read as None"),
-        (
-            Exemplar("Q", "So C.", "C", (("A", "a"), ("B", "b"))),
-            "choice",
-            "must be one of its labels",
-        ),
-        (
-            Exemplar("Q", "So A.", "A", (("A", "a"), ("A", "b"))),
-            "choice",
-            "must be one of its labels",
-        ),
-        (
-            Exemplar("Capital  of CHAD?", "It is A.", "A", ASKED.choices),
-            "choice",
-            "is the question 'capitals/0'",
-        ),
-    ],
-)
-def test_a_wrong_exemplar_is_found_before_anything_is_paid(exemplar, kind, sentence):
-    card = PromptCard("capitals", 1, None, "Choose.", "The answer is ({answer}).", (exemplar,))
+@pytest.mark.parametrize(("parts", "kind", "sentence"), read_data("cards.json")["wrong exemplars"])
+def test_a_wrong_exemplar_is_found_before_anything_is_paid(parts, kind, sentence):
+    shown = (Exemplar(*parts),)
+    card = PromptCard("capitals", 1, None, "Choose.", "The answer is ({answer}).", shown)
     with pytest.raises(CardError, match=f"Exemplar 1 of the prompt capitals@1 .*{sentence}"):
         check_prompt(card, kind, [ASKED])
 

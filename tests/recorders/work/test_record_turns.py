@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import feval
 from killed import run
+from places import read_data
 from recording_doubles import FakeBackend, completions
 from watched import Watched, recorded, tiny_task
 
@@ -216,21 +217,7 @@ def test_a_protocol_may_be_text_alone(tmp_path):
 @pytest.mark.parametrize(
     ("text", "fields", "sentence"),
     [
-        ("---\nname: a b\n---\nLook.", {}, "The protocol .* name"),
-        (
-            "---\nname: a\nturns: 4\n---\nLook.",
-            {},
-            r"It has name \(.*\), and may have title and no_answer",
-        ),
-        ("---\nname: a\n---\n \n", {}, "has no text for the turns"),
-        ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\n\n", {}, "has no text for turn 3"),
-        ("---\nname: a\n---\n# Turn 1\nx\n", {}, "should begin with the heading '# Turn 2'"),
-        ("---\nname: a\n---\nx\n# Turn 2\nx\n", {}, "should begin with the heading '# Turn 2'"),
-        (
-            "---\nname: a\n---\n# Turn 2\nx\n# Turn 3\ny",
-            {"turns": 4},
-            "messages for turns 2 to 3, and 4 turns",
-        ),
+        *read_data("cards.json")["protocols"],
         (PROTOCOL, {"turns": 1}, "2 turns or more; 3 of 1 turns were asked for"),
         (PROTOCOL, {"samples": 30_000}, "are more than the 65,534 turns"),
         (PROTOCOL, {"turn_template": "{prompt}"}, "turn_template holds"),
