@@ -251,18 +251,7 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(receipt, t
         verify_receipt(path)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"consumed": [{"llm": PRICED, "question": "toy/0", "requests": 1, "samples": ["0"]}]},
-        {"consumed": [{"llm": PRICED, "question": "toy/0", "requests": True, "samples": [0]}]},
-        {"consumed": ["toy/0"]},
-        {"answers": {"toy/0": 1}},
-        {"answers": []},
-        {"replicate": -1},
-        {"seed": 0.5},
-    ],
-)
+@pytest.mark.parametrize("part", read_data("receipts.json")["damaged receipts of grades"])
 def test_a_damaged_receipt_is_refused(part, receipt, tmp_path):
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))

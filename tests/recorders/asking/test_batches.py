@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import failed, feval, said
 from faulty_server import BatchServer
-from places import SUPPORT
+from places import SUPPORT, read_data
 from recording_doubles import completions, task
 
 from feval.errors import UsageError
@@ -70,23 +70,7 @@ def check(server, out, expected, **options):
     assert server.sent == {question.text: SAMPLES for question in QUESTIONS}
 
 
-FAILURES = {
-    "calm": {},
-    **{
-        fate: {"fates": [fate]}
-        for fate in ("expired", "cancelled", "missing", "garbled", "failed", "twice")
-    },
-    "lines": {"faults": ["500", "", "429", "503"]},
-    "too large": {"most_bytes": 900},
-    "trouble": {
-        "trouble": {
-            "/v1/files": ["429", "500", "", "503"],
-            "/v1/batches": ["429 seconds", "", "500", "not JSON"],
-        }
-    },
-    "lost": {"trouble": {"/v1/batches": ["lost"]}},
-    "lost without metadata": {"trouble": {"/v1/batches": ["lost"]}, "metadata": False},
-}
+FAILURES = read_data("replies.json")["what batches meet"]
 
 
 @pytest.mark.parametrize("name", FAILURES)

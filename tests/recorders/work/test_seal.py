@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from places import SUPPORT
+from places import SUPPORT, read_data
 from recording_doubles import FakeBackend, reply, reply_to
 
 from feval.errors import (
@@ -204,23 +204,15 @@ def test_nothing_is_left_where_nothing_came(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"decoding": Decoding(top_p=0.0)},
-            "top_p must be a number above 0 and at most 1; 0.0 was given",
+        *(
+            ({"decoding": Decoding(**fields)}, words)
+            for fields, words in read_data("commands.json")["decodings that no LLM takes"]
         ),
-        (
-            {"decoding": Decoding(temperature=float("nan"))},
-            "temperature must be a number from 0 on; nan was given",
-        ),
-        ({"decoding": Decoding(seed=2**63)}, "seed must be 0 to"),
-        ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
-        ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens must be 1 to"),
         ({"llm_name": "a\x00b"}, "control characters"),
         ({"dataset": ""}, "Dataset names have 1 to"),
         ({"questions": [replace(QUESTIONS[0], id="a\nb")]}, "control characters"),
         ({"questions": [replace(QUESTIONS[0], text="half \ud800")]}, "valid Unicode"),
         ({"questions": [QUESTIONS[0], QUESTIONS[0]]}, "'toy/0' twice"),
-        ({"decoding": Decoding(extra_body={"stop": "\ud800"})}, "valid Unicode"),
     ],
 )
 def test_what_could_not_be_sealed_is_refused_before_it_is_paid(change, words):
