@@ -157,6 +157,23 @@ def routing_line(
     return RoutingLine(np.append(np.inf, scores[order])[ends], *lines, *alone)
 
 
+def oracle_line(right: Floats, costs: Floats, weights: Floats | None = None) -> RoutingLine:
+    """Return the line of a router of two LLMs that knows the golds: it pays for the strong one only
+    where that alone is right, and so never falls; it is flat after its last gain.
+
+    Where rightness is partial, the largest gains come first.
+
+    Args:
+        right, costs, weights: as for `routing_line`, of two LLMs.
+    """
+    gain = np.maximum(right[1] - right[0], 0.0)
+    best = np.stack([right[0], right[0] + gain])
+    paid = np.stack([costs[0], np.where(gain > 0, costs[1], costs[0])])
+    line = routing_line(sent_up(gain), best, paid, weights)
+    alone = routing_line(sent_up(gain), right, costs, weights)
+    return replace(line, right=alone.right, alone=alone.alone)
+
+
 def performance_gap_recovered(line: RoutingLine) -> Floats:
     """Return [R, P] PGR = (a - a_W) / (a_S - a_W); NaN unless a_S > a_W, and unless the share of
     strong calls runs from 0 to 1: where which LLM is cheaper depends on the question, it does not.

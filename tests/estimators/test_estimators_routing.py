@@ -1,7 +1,6 @@
 """Lines of routers: published and hand-made figures, all orders of ties, and brute force."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from feval.estimators.routing import (
     line_measures,
     mean_gain,
     mixture_line,
+    oracle_line,
     performance_gap_recovered,
     routing_line,
     sent_up,
@@ -73,13 +73,7 @@ def test_one_score_for_all_is_a_router_at_random(gsm8k, golden):
 
 def test_the_oracle_pays_only_where_the_strong_llm_alone_is_right(gsm8k, golden):
     _, right, costs = gsm8k
-    gain = np.maximum(right[1] - right[0], 0.0)
-    best = np.stack([right[0], right[0] + gain])
-    paid = np.stack([costs[0], np.where(gain > 0, costs[1], costs[0])])
-    alone = routing_line(sent_up(gain), right, costs)
-    line = routing_line(sent_up(gain), best, paid)
-    line = replace(line, right=alone.right, alone=alone.alone)
-    expected = golden["gsm8k"]["oracle"]
+    line, expected = oracle_line(right, costs), golden["gsm8k"]["oracle"]
     close(line, expected)
     assert line.share[0, 1] == pytest.approx(expected["needs_strong"])
     assert line.accuracy[0, 1:] == pytest.approx([expected["ceiling"]] * 2)
