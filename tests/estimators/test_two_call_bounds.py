@@ -10,12 +10,13 @@ from math import comb
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from two_call_cases import PROBABILITY, from_correlation, range_of_means, table_of_moments
+from two_call_cases import PROBABILITY, from_correlation, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable
 from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
+    mean_range,
     vote_interval,
 )
 from feval.estimators.vote_polynomials import majority_accuracy
@@ -217,8 +218,17 @@ def test_equality_certifies_nothing():
 @pytest.mark.parametrize(("mu", "nu"), [(0.7, 0.595), (0.3, 0.2), (0.9, 0.82), (0.5, 0.26)])
 def test_a_linear_program_finds_the_closed_forms(n, mu, nu):
     closed = vote_interval(n, Moments.from_values(mu, nu))
-    ends = range_of_means(lambda q: majority_accuracy(n, q), mu, nu)
+    found = mean_range(lambda q: majority_accuracy(n, q), Moments.from_values([mu], [nu]))
+    ends = float(found.lower[0]), float(found.upper[0])
     assert ends == pytest.approx((float(closed.low), float(closed.high)), abs=1e-9)
+    assert 0 <= found.gap[0] < 1e-8
+
+
+def test_one_law_must_serve_both_of_two_votes():
+    moments = Moments.from_values(0.7, 0.595)
+    gain = mean_range(lambda q: majority_accuracy(3, q) - majority_accuracy(1, q), moments)
+    seven, three = (vote_interval(n, moments) for n in (3, 1))
+    assert seven.low - three.high < gain.lower <= gain.upper < seven.high - three.low
 
 
 COEFFICIENT = st.one_of(

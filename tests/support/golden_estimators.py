@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 from scipy.stats import binom
-from two_call_cases import range_of_means
 from vote_cases import one_question
 
 from feval.estimators.approximations import gaussian_estimate
@@ -28,6 +27,7 @@ from feval.estimators.self_consistency import (
 from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
+    mean_range,
     vote_interval,
 )
 from feval.estimators.vote_polynomials import majority_accuracy
@@ -49,7 +49,9 @@ def gain_interval(inputs):
         return majority_accuracy(m, q) - majority_accuracy(n, q)
 
     mu, nu = (float(Fraction(inputs[name])) for name in ("mu", "nu"))
-    return list(range_of_means(gain, mu, nu))
+    found = mean_range(gain, Moments.from_values(mu, nu))
+    assert found.gap < 1e-9
+    return [float(found.lower), float(found.upper)]
 
 
 def ends(interval):

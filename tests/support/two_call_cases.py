@@ -2,7 +2,6 @@
 
 import numpy as np
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from feval.estimators.moments import Moments
 
@@ -32,20 +31,3 @@ def table_of_moments(count=400, seed=0):
         *np.tile([0.0, 1e-14, 1e-6, 1 - 1e-6, 1 - 1e-14, 1.0], 3),
     ]
     return from_correlation(mu, rho)
-
-
-def range_of_means(function, mu, nu):
-    """Least and greatest mean of a function of Q over the laws with two moments, by linear programs
-    over laws on a grid, which grows finer around the atoms that they find.
-    """
-    found = []
-    for sign in (1, -1):
-        grid, width = np.linspace(0, 1, 2001), 1e-3
-        for _ in range(3):
-            powers = grid ** np.arange(3)[:, None]
-            costs = 1e4 * sign * function(grid)  # the solver's tolerance is absolute
-            program = linprog(costs, A_eq=powers, b_eq=[1.0, mu, nu])
-            near = grid[program.x > 1e-9, None] + np.linspace(-width, width, 201)
-            grid, width = np.unique(np.clip([*near.ravel(), 0.0, 1.0], 0, 1)), width / 50
-        found.append(sign * float(program.fun) / 1e4)
-    return tuple(found)
