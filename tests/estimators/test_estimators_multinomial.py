@@ -9,6 +9,7 @@ from math import comb, prod
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from places import read_data
 from vote_cases import SHARES, credit, one_question, questions
 
 from feval.estimators.multinomial import (
@@ -76,18 +77,7 @@ def test_equals_enumeration_of_all_sequences(pool, votes, ties):
 
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(
-    ("gold", "rivals", "no_answer"),
-    [
-        (4, [3, 2], 1),
-        (1, [9], 0),
-        (9, [1], 0),
-        (5, [5], 0),
-        (2, [2, 2, 2], 2),
-        (3, [1] * 7, 0),
-        (1, [1] * 11, 0),
-        (7, [6, 6, 1], 40),
-        (999, [1], 0),
-    ],
+    ("gold", "rivals", "no_answer"), read_data("estimators.json")["pools in integers"]
 )
 def test_equals_integer_arithmetic(gold, rivals, no_answer, ties):
     curve = estimates(gold, rivals, no_answer, range(1, 41), ties)

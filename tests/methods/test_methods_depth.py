@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dealt import in_recorded_order, letters_of, metered
 from hypothesis import given, settings, strategies as st
+from places import read_data
 from probed import assert_forms_agree, orders_of, probed, probed_pool
 from real_files import probed_store
 
@@ -278,13 +279,7 @@ def test_recorded_order_gives_the_figures_of_the_authors_code(shared, stores):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "numbers", "percent", "thousand_tokens"),
-    [
-        ("sc", [64], 80.0, 886.8),
-        ("asc", [64], 80.0, 214.2),
-        ("esc", [64, 8], 80.0, 528.9),
-        ("sac", [14, 64], 80.0, 782.2),
-        ("parallel_probe", [64, 40, 7, 15], 79.7, 688.9),
-    ],
+    read_data("figures.json")["means of Parallel-Probe"],
 )
 def test_the_published_means_over_a_hundred_shuffles(
     kind, numbers, percent, thousand_tokens, stores

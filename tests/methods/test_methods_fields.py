@@ -17,7 +17,6 @@ from feval.methods import (
     AdaptiveConsistency,
     AutoMix,
     BestOfN,
-    BudgetPolicy,
     Cascade,
     ConfidenceWeighted,
     DeepConfidence,
@@ -25,7 +24,6 @@ from feval.methods import (
     EarlyStopping,
     MixtureOfThoughts,
     ModelSwitch,
-    Router,
     SelfConsistency,
     SingleCall,
     WeightedBestOfN,
@@ -47,32 +45,18 @@ OF_ONE_LLM = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "values"),
+    ("name", "field", "values"),
     [
-        (AutoMix, "threshold", [1.5, 2]),
-        (Cascade, "thresholds", [("high",)]),
-        (Cascade, "grid", [0]),
-        (Cascade, "budget", [-1.0, INF]),
-        (MixtureOfThoughts, "threshold", [1.01, "-1/9", "half", NAN, "1/0"]),
-        (MixtureOfThoughts, "samples", [0]),
-        (ModelSwitch, "samples", [0, (), (5, 0)]),
-        (ModelSwitch, "weights", [(1.0, -1.0), (NAN,)]),
-        (ConfidenceWeighted, "temperature", [0.0, -1.0, NAN]),
-        (DeepConfidence, "keep", [0, 101, "lots"]),
-        (DeepConfidence, "consensus", [1.5]),
-        (DifficultyAdaptive, "threshold", [1.0, "much"]),
-        (AdaptiveConsistency, "threshold", ["high", 0, 1.5, "1/0"]),
-        (AdaptiveConsistency, "concentration", [0]),
-        (AdaptiveConsistency, "top", [1]),
-        (SelfConsistency, "n", [0, -1]),
-        (Router, "price", [1e308, -1e308, INF]),
-        (BudgetPolicy, "price", [1e300]),
+        *read_data("methods.json")["numbers outside their range"],
+        ("cascade", "thresholds", [("high",)]),
+        ("model-switch", "samples", [0, (), (5, 0)]),
+        ("model-switch", "weights", [(1.0, -1.0), (NAN,)]),
     ],
 )
-def test_a_number_outside_its_range_is_refused(kind, field, values):
+def test_a_number_outside_its_range_is_refused(name, field, values):
     for value in values:
         with pytest.raises(OutOfRangeError) as caught:
-            kind(**{field: value})
+            METHODS[name](**{field: value})
         assert f"The field {field!r} of " in str(caught.value)
         assert str(caught.value).endswith(f"; {field}={value!r} was given.")
 

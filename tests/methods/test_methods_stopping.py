@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from places import read_data
 from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import UsageError
@@ -163,19 +164,10 @@ def test_floats_decide_as_fractions_do(name, threshold):
 
 
 @pytest.mark.parametrize(
-    ("answers", "cots", "whole", "of_window"),
-    [
-        ("aaab", 2, "a", "a"),
-        ("abaa", 4, "a", "a"),
-        ("abbcaa", 6, "a", "a"),
-        ("abcbbb", 6, "b", "b"),
-        ("ababcc", 6, "a", "c"),  # tied: the one seen first; the window says otherwise
-        ("----aa", 6, "a", "a"),
-        ("a-a-bc", 6, "a", "a"),
-        ("------", 6, None, None),
-    ],
+    ("answers", "cots", "whole", "of_window"), read_data("methods.json")["windows that agree"]
 )
 def test_stops_when_the_first_window_agrees(answers, cots, whole, of_window):
+    """Answers that tie, as in "ababcc", give the one seen first, and the window says otherwise."""
     given = [None if a == "-" else a for a in answers]
     for answer, expected in (("all", whole), ("window", of_window)):
         llm = Recorded(given)
