@@ -66,6 +66,23 @@ class CoupledCorrectness(Result):
     variance_independent: Floats
 
 
+class ScoreDifferenceVariance(Result):
+    """The difference of two LLMs' scores over prompts and noise (arXiv 2502.01754, Proposition 1).
+
+    Attributes:
+        independent, coupled: its variance with noise of their own, and under shared noise; they
+            differ by 2 `within_covariance`.
+        within_covariance: mean over prompts of the covariance on a prompt, under shared noise.
+        total_covariance: that plus the covariance of the two accuracies between prompts, which
+            exists without coupling too.
+    """
+
+    independent: float
+    coupled: float
+    within_covariance: float
+    total_covariance: float
+
+
 def laws_of_counts(counts: npt.ArrayLike) -> Floats:
     """The empirical distribution c_k / n of counted answers. Feval's own.
 
@@ -162,6 +179,66 @@ def coupled_correctness(
     coupled = np.maximum(independent - 2.0 * covariance, 0.0)
     return CoupledCorrectness(
         right_first, right_second, both, race.same.sum(axis=-1), covariance, coupled, independent
+    )
+
+
+def score_difference_variance(
+    p: npt.ArrayLike,
+    p_prime: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+) -> ScoreDifferenceVariance:
+    """Variance of the difference in being right over prompts and noise, coupled and independent
+    (arXiv 2502.01754, Prop. 1).
+
+        Var_independent - Var_coupled = 2 E_q[Cov(. | q)]
+
+    with the covariance *within* prompts; the covariance of accuracies between prompts is part of
+    both variances. Assumes prompts drawn by their weights.
+
+    Args:
+        p, p_prime: [Q, K] distributions of the two LLMs, one row per prompt.
+        correct: [Q, K] booleans: which answers are right.
+        weights: [Q] weights of the prompts, summing to 1; equal by default.
+
+    Returns:
+        The two variances and the two covariances.
+
+    Raises:
+        OutOfRangeError: as for `coupled_correctness`, no prompts, or weights that are not a
+            distribution over them.
+    """
+    correctness = coupled_correctness(p, p_prime, correct)
+    if correctness.first.ndim != 1 or not len(correctness.first):
+        raise OutOfRangeError(
+            f"Prompts are the rows of p; an array of shape {np.shape(p)} has no such rows."
+        )
+    shares = (
+        np.full(len(correctness.first), 1.0 / len(correctness.first))
+        if weights is None
+        else checked_distribution(weights, "weights")
+    )
+    if shares.shape != correctness.first.shape:
+        raise OutOfRangeError(
+            f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were"
+            " given."
+        )
+
+    def mean(values: Floats) -> float:
+        return float(shares @ values)
+
+    difference = correctness.first - correctness.second
+    between = mean((difference - mean(difference)) ** 2)
+    accuracies = mean(
+        (correctness.first - mean(correctness.first))
+        * (correctness.second - mean(correctness.second))
+    )
+    within = mean(correctness.covariance)
+    return ScoreDifferenceVariance(
+        independent=mean(correctness.variance_independent) + between,
+        coupled=mean(correctness.variance_coupled) + between,
+        within_covariance=within,
+        total_covariance=within + accuracies,
     )
 
 

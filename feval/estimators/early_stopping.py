@@ -1,4 +1,5 @@
-"""Early stopping (ESC, Li et al., arXiv 2401.10480) over all orders of a pool, in closed form.
+"""Early stopping (ESC, Li et al., arXiv 2401.10480) over all orders of a pool, in closed form, and
+its control scheme.
 
 A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn
 without replacement, up to I of them. With (n)_k = n (n - 1) ... (n - k + 1), the probability that i
@@ -287,6 +288,42 @@ def _product(one: Numbers, other: Numbers) -> Numbers:
     for t in range(1, len(other)):
         if other[t].any():
             result[t:] += one[:-t] * other[t]
+    return result
+
+
+def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
+    """ESC's control scheme: expected samples for a window and a budget, from a first window of
+    answers.
+
+    The shares p of the first answers serve as a plug-in for the distribution of all further ones
+    (i.i.d.), so a window is unanimous with probability q = sum_a p_a^w:
+
+        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M )
+        M = floor(budget / w)
+
+    arXiv 2401.10480, section 3. Assumes calls that are independent given the question.
+
+    Args:
+        first: [Q, K] counts of each answer among the first samples of a question, without a column
+            for no answer.
+        window, budget: samples per window, w, and largest number of samples.
+
+    Returns:
+        [Q] expected samples.
+
+    Raises:
+        OutOfRangeError: a window outside 1..budget, or a question without samples.
+    """
+    if not 1 <= window <= budget or (first.size and int(first.sum(axis=1).min()) < 1):
+        raise OutOfRangeError(
+            "The control scheme takes one answer or more of every question and a window of 1 up to"
+            f" the budget; window={window} and budget={budget} were given."
+        )
+    p = first / first.sum(axis=1, keepdims=True)
+    q = (p**window).sum(axis=1)
+    windows = budget // window
+    stops = sum((q * (1 - q) ** i * (i + 1) for i in range(windows - 1)), start=np.zeros(len(q)))
+    result: Floats = window * (stops + (1 - q) ** (windows - 1) * windows)
     return result
 
 

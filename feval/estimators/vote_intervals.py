@@ -45,9 +45,10 @@ from math import floor, inf
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
-from feval.estimators.arrays import Bools, Floats, Numbers, Result
+from feval.estimators.arrays import Bools, Floats, Numbers, Result, checked_probabilities
 from feval.estimators.moments import Moments
 from feval.estimators.vote_polynomials import (
     check_budget,
@@ -383,6 +384,39 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
     _, x1 = _ratios(moments)
     beyond = 2.0 * moments.unsteady - moments.wrong > _ROUNDING
     return CertifiedGain(beyond & (moments.unsteady > 0), moments.unsteady * (2.0 * x1 - 1.0))
+
+
+def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
+    """Range of V_n when only mu is known: the convex and concave envelopes of P_n at mu (arXiv
+    2605.03379, eq. (20) for n = 1).
+
+    The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n
+    beyond it; xt = 3/4 for three votes. The lower end is 1 minus the upper end at 1 - mu. It never
+    exceeds mu: one call certifies no gain.
+
+    Args:
+        mu: [...] one-call accuracy.
+        n: index of the budget.
+
+    Returns:
+        The smallest and largest possible V_n.
+
+    Raises:
+        OutOfRangeError: a mu outside [0, 1], or an n that is not a budget index.
+    """
+    check_budget(n)
+    right = checked_probabilities(mu, "mu")
+    tangent = 1.0
+    if n:
+        tangent = scipy.optimize.brentq(
+            lambda x: x * majority_slope(n, np.asarray(x)) - majority_accuracy(n, x), 0.5, 1.0
+        )
+    height = float(majority_accuracy(n, tangent))
+
+    def upper(q: Floats) -> Floats:
+        return np.where(q <= tangent, q / tangent * height, majority_accuracy(n, q))
+
+    return Range(1.0 - upper(1.0 - right), upper(right))
 
 
 class _Points(Result):

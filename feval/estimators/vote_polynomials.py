@@ -43,6 +43,28 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
     return result
 
 
+def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
+    """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379,
+    appendix A.1).
+
+    Args:
+        votes: an even number, 2 or more.
+        q: [...] probability that a call is right.
+
+    Returns:
+        [...] probabilities.
+
+    Raises:
+        OutOfRangeError: an odd number of votes or none, or a q outside [0, 1].
+    """
+    if votes < 2 or votes % 2:
+        raise OutOfRangeError(
+            f"Fair ties matter for an even number of votes, 2 or more; {votes} were given. For 2n +"
+            " 1 votes take majority_accuracy(n, q)."
+        )
+    return majority_accuracy(votes // 2 - 1, q)
+
+
 def budget_index(votes: int) -> int:
     """Return the n of an odd number of votes 2n + 1; OutOfRangeError for none or an even number,
     with the equivalent odd one.

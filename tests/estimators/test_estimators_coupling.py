@@ -14,12 +14,14 @@ from feval.estimators.coupling import (
     equal_error_samples,
     estimation_error,
     gumbel_coupling_joint,
+    score_difference_variance,
 )
 from feval.estimators.winrates import (
     average_winrates,
     ranked_winrates,
     ranking_change,
     sampled_winrates,
+    scored_winrates,
     two_token_winrates,
 )
 
@@ -86,12 +88,9 @@ def test_two_answers_share_what_they_can(a, b):
     result = coupled_correctness([a, 1 - a], [b, 1 - b], [True, False])
     assert result.both == pytest.approx(min(a, b), abs=1e-14)
     rates = two_token_winrates(a, b)
-    p, q = [a, 1 - a], [b, 1 - b]
-    for rate, joint in (
-        (rates.coupled, gumbel_coupling_joint(p, q)),
-        (rates.independent, np.outer(p, q)),
-    ):
-        assert rate == pytest.approx([joint[0, 1], joint[1, 0], np.trace(joint)], abs=1e-14)
+    scored = scored_winrates([a, 1 - a], [b, 1 - b], [1.0, 0.0])
+    assert scored.coupled == pytest.approx(rates.coupled, abs=1e-14)
+    assert scored.independent == pytest.approx(rates.independent, abs=1e-14)
 
 
 def test_identical_laws_always_agree_and_many_answers_are_no_trouble():
@@ -104,6 +103,25 @@ def test_identical_laws_always_agree_and_many_answers_are_no_trouble():
     for question in range(7):
         alone = coupled_correctness(several[0][question], several[1][question], right[question])
         assert together.covariance[question] == pytest.approx(alone.covariance, abs=1e-16)
+
+
+def test_the_variance_falls_by_twice_the_covariance_within_prompts():
+    generator = np.random.default_rng(2)
+    p, q = generator.dirichlet(np.ones(4), size=(2, 9))
+    right = np.eye(4, dtype=bool)[generator.integers(4, size=9)]
+    result = score_difference_variance(p, q, right)
+    assert result.independent - result.coupled == pytest.approx(
+        2 * result.within_covariance, abs=1e-15
+    )
+    a, b = (p * right).sum(axis=1), (q * right).sum(axis=1)
+    # One Bernoulli each: over prompts and noise.
+    mean = (a - b).mean()
+    assert result.independent == pytest.approx(
+        (a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14
+    )
+    assert result.total_covariance == pytest.approx(
+        result.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15
+    )
 
 
 @given(st.integers(2, 4), st.integers(2, 5), st.randoms(use_true_random=False))
@@ -148,6 +166,20 @@ def test_equal_error_finds_the_crossing():
 def test_level_llms_keep_their_order():
     result = average_winrates([[0.5, 0.5, 0.5]])
     assert result.ranking_coupled.tolist() == result.ranking_independent.tolist() == [0, 1, 2]
+
+
+@given(two_laws(4), st.data())
+def test_outcomes_are_a_law(laws, data):
+    p, q = laws
+    score = data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p)))
+    result = scored_winrates(p, q, score)
+    swapped = scored_winrates(q, p, score)
+    for mine, yours in (
+        (result.coupled, swapped.coupled),
+        (result.independent, swapped.independent),
+    ):
+        assert mine.sum() == pytest.approx(1.0, abs=1e-13)
+        assert mine == pytest.approx(yours[[1, 0, 2]], abs=1e-13)
 
 
 def test_sampled_winrates_compare_the_calls_they_say():

@@ -11,8 +11,8 @@ import pytest
 from places import read_data
 from recorded_pools import Recorded, over_all_orders, pool_of
 
-from feval.errors import UsageError
-from feval.estimators.early_stopping import early_plurality, early_stops
+from feval.errors import OutOfRangeError, UsageError
+from feval.estimators.early_stopping import early_plurality, early_stops, expected_samples
 from feval.estimators.stopping_criteria import (
     Criterion,
     beta_confidence,
@@ -236,6 +236,14 @@ def test_numbers_that_do_not_fit_are_not_returned():
     assert result.error[0] > 1e-10
 
 
+def test_the_control_scheme_by_hand():
+    first = np.array([[2, 0], [1, 1]])  # q = 1, and q = 1/2
+    assert expected_samples(first, window=2, budget=7).tolist() == [
+        2.0,
+        2 * (0.5 * 1 + 0.25 * 2 + 0.25 * 3),
+    ]
+
+
 def test_partitions_are_all_of_them_once():
     result = partitions(np.array([2, 3, 3, 2]), 5)
     brute = [
@@ -246,6 +254,11 @@ def test_partitions_are_all_of_them_once():
     assert sorted(map(tuple, result.tolist())) == sorted(brute)
     pools = AnswerCounts.from_counts(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
     assert pools.bounds().tolist() == [1, 3, 2, 1]
+
+
+def test_a_first_window_without_answers_predicts_nothing():
+    with pytest.raises(OutOfRangeError, match="one answer or more"):
+        expected_samples(np.array([[0, 0]]), window=2, budget=4)
 
 
 def test_too_large_a_budget_is_refused_with_a_way_out():

@@ -16,6 +16,7 @@ from feval.cards.names import LLMType
 from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.estimators import stopping_criteria as criteria
+from feval.estimators.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.protocol import drawn
 
@@ -88,16 +89,11 @@ def sc_seeded(real, entry):
 
 
 def control_scheme(real, entry):
-    """Samples expected from a first window, were its shares p the law: a window is then unanimous
-    with probability sum_a p_a^w.
-    """
     [pool], _ = real.pools(*entry["inputs"])
     window, budget = entry["params"]["window"], entry["params"]["budget"]
     codes = drawn(pool.codes, seeded_samples(pool, window, entry["params"].get("seed", 0)))[0]
     first = (codes[:, :, None] == np.arange(codes.max() + 1)).sum(axis=1)
-    unanimous = ((first / first.sum(axis=1, keepdims=True)) ** window).sum(axis=1)
-    going = (1 - unanimous)[:, None] ** np.arange(budget // window)
-    return {"expected_samples": window * going.sum(axis=1).mean()}
+    return {"expected_samples": expected_samples(first, window=window, budget=budget).mean()}
 
 
 # -- Adaptive-Consistency
