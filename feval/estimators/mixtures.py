@@ -34,12 +34,13 @@ from feval.estimators.arrays import (
     Result,
     Texts,
     checked_distribution,
+    checked_probabilities,
     is_whole,
     missing_reasons,
     require_each,
 )
 from feval.estimators.per_question import compositions, distinct
-from feval.estimators.vote_polynomials import budget_index, check_budget
+from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 
 _STEPS = 20  # of the weights on the first grid
 _ZOOMS = (1.0, 0.1, 0.01, 0.001)
@@ -78,6 +79,39 @@ class BestMixture(Result):
     weights: Floats
     votes: float
     tried: int
+
+
+def mixture_from_probabilities(
+    q: npt.ArrayLike, weights: npt.ArrayLike, budgets: Sequence[int] = (0, 1, 2)
+) -> MixtureCurve:
+    """mu, nu and V_n of mixtures from each policy's probability on each question (arXiv 2605.03379,
+    appendix E.1).
+
+    Do not use recorded shares c / K as q: V_n would be biased. Use `mixture_from_counts`.
+
+    Args:
+        q: [J, Q] probability that a call of policy j on question i is right.
+        weights: [..., J] selector weights, each mixture's sum 1.
+        budgets: the n of the curve.
+
+    Returns:
+        Means over the questions.
+
+    Raises:
+        OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights
+            that do not add up.
+    """
+    chances, shares = checked_probabilities(q), checked_distribution(weights, "weights")
+    if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
+        raise OutOfRangeError(
+            "Mixtures take q [policies, questions] and weights [..., policies]; the shapes are"
+            f" {chances.shape} and {shares.shape}."
+        )
+    mixed = np.clip(shares @ chances, 0.0, 1.0)
+    votes = [majority_accuracy(n, mixed).mean(-1) for n in budgets]
+    return MixtureCurve(
+        tuple(budgets), mixed.mean(-1), (mixed * mixed).mean(-1), np.stack(votes, -1)
+    )
 
 
 def mixture_from_counts(

@@ -18,7 +18,7 @@ Two points where the paper's text needs care:
   and larger than the step for every odd n. Theorem 1 has enough slack to hold for odd n too
   (checked in `tests/estimators/test_estimators_self_consistency_error.py`).
 * The factor 2 in the proof is not needed: MSE = (mean bias)^2 + Var(plug-in of one random question)
-  / m, exactly.
+  / m, exactly; see `self_consistency_mse_exact`.
 
 Bounds on the error of an estimated self-consistency error, and how to split a budget between
 questions and calls.
@@ -41,6 +41,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import (
@@ -48,11 +49,15 @@ from feval.estimators.arrays import (
     Result,
     broadcast,
     checked_distribution,
+    checked_probabilities,
     is_whole,
     require_each,
 )
 from feval.estimators.multinomial import circles
 from feval.estimators.per_question import MOST_VOTES
+
+MOST_CALLS = 100_000
+"""Most calls per question for exact moments."""
 
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 
@@ -103,6 +108,79 @@ def _expected_most(shares: Floats, n: int) -> Floats:
         most[start : start + step] = n - at_most.sum(axis=1)
     most[shares[:, 0] == 1.0] = n
     return most
+
+
+def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int) -> float:
+    """E[(E - plug-in average)^2] exactly, for m questions drawn from a known population and n calls
+    each.
+
+        MSE = (mean bias)^2 + Var(plug-in of one random question) / m
+
+    It replaces the inequality in the proof of Theorem 1 of arXiv 2509.19489, whose factor 2 is not
+    needed for independent questions.
+
+    Args:
+        p: [Q] probability of one of the two answers, for every question of the population.
+        weights: [Q] q(x), in any unit; `None` for uniform.
+        m, n: questions drawn, with replacement, from 1; calls per question, 1 to 100,000.
+
+    Returns:
+        The mean squared error.
+
+    Raises:
+        OutOfRangeError: a p outside [0, 1], weights that are negative or all zero, or m or n out of
+            range.
+    """
+    shares = np.atleast_1d(checked_probabilities(p, "p"))
+    q = _weights(weights, len(shares))
+    if not is_whole(m) or not is_whole(n) or m < 1 or not 1 <= n <= MOST_CALLS:
+        raise OutOfRangeError(
+            f"A mean squared error takes whole numbers m from 1 and n from 1 to {MOST_CALLS:,};"
+            f" m={m!r} and n={n!r} were given."
+        )
+    first, second = _plugin_moments(shares, n)
+    mean = float(q @ first)
+    bias = float(q @ (first - np.minimum(shares, 1.0 - shares)))
+    return bias**2 + max(float(q @ second) - mean**2, 0.0) / m
+
+
+def _plugin_moments(p: Floats, n: int) -> tuple[Floats, Floats]:
+    """E[min(k, n - k) / n] and E[(min(k, n - k) / n)^2] for k successes of n, of each probability.
+
+    With h = floor(n / 2): k counts up to h and n - k beyond it, and E[k; k <= h] = n p Pr{Bin(n -
+    1, p) <= h - 1}, E[k (k - 1); k <= h] = n (n - 1) p^2 Pr{Bin(n - 2, p) <= h - 2}. All terms are
+    positive: nothing cancels.
+    """
+    half = n // 2
+    first, second = np.zeros_like(p), np.zeros_like(p)
+    for share, most in ((p, half), (1.0 - p, n - half - 1)):
+        once = share * _at_most(most - 1, n - 1, share)
+        first += once
+        second += once / n + (n - 1) / n * share**2 * _at_most(most - 2, n - 2, share)
+    return first, second
+
+
+def _at_most(most: int, n: int, share: Floats) -> Floats:
+    """[...] Pr{Bin(n, share) <= most}."""
+    if most < 0 or most >= n:
+        return np.full_like(share, float(most >= 0))
+    result: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
+    return result
+
+
+def _weights(weights: Floats | None, questions: int) -> Floats:
+    if weights is None:
+        return np.full(questions, 1.0 / questions)
+    q = np.asarray(weights, np.float64)
+    if q.shape != (questions,):
+        raise OutOfRangeError(
+            f"Weights are one number for each of the {questions} questions; the shape is {q.shape}."
+        )
+    if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
+        problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
+        raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
+    result: Floats = q / q.sum()
+    return result
 
 
 class BudgetSplit(Result):
@@ -210,6 +288,34 @@ def best_integer_split(budget: int, icc: float = 0.0) -> BudgetSplit:
     bounds = _bound(m.astype(np.float64), (budget // m).astype(np.float64), icc)
     best = int(np.argmin(bounds))
     return BudgetSplit(int(m[best]), int(budget // int(m[best])), float(bounds[best]))
+
+
+def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
+    """Var(k / n) = p (1 - p) / n (1 + (n - 1) icc) for n exchangeable calls with that correlation
+    between any two.
+
+    n calls are worth n / (1 + (n - 1) icc) independent ones, never more than 1 / icc: the design
+    effect of cluster samples (Kish, Survey Sampling, 1965, chapter 5). Assumes exchangeable, not
+    independent, calls.
+
+    Args:
+        p: [...] probability of one of the answers.
+        n: calls per question, from 1.
+        icc: intraclass correlation, 0 to 1.
+
+    Returns:
+        [...] variances.
+
+    Raises:
+        OutOfRangeError: p or icc outside [0, 1], or n below 1.
+    """
+    shares = checked_probabilities(p, "p")
+    _check_icc(icc)
+    if not is_whole(n) or n < 1:
+        raise OutOfRangeError(
+            f"A share is taken of 1 call or more, a whole number; n={n!r} was given."
+        )
+    return shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
 
 
 def _check_icc(icc: float) -> None:

@@ -350,6 +350,22 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
     )
 
 
+def three_vote_interval(moments: Moments) -> Range:
+    """The interval of three votes in closed form (arXiv 2605.03379, Theorem 4.2, eqs. (11)-(12)).
+
+    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at
+    most 1/8 apart, in a form without cancellation.
+
+    Args:
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        L_1 and U_1; both 0 at mu = 0 and both 1 at mu = 1.
+    """
+    x0, x1 = _ratios(moments)
+    return Range(moments.nu + 2.0 * moments.unsteady * x1, moments.nu + 2.0 * moments.unsteady * x0)
+
+
 def infinite_vote_interval(moments: Moments) -> Range:
     """Sharp infimum and supremum of V_inf = Pr(Q > 1/2) + Pr(Q = 1/2) / 2 (arXiv 2605.03379,
     Theorem 4.3, eq. (13)).

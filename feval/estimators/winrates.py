@@ -18,6 +18,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64, Result, broadcast, checked_probabilities
 from feval.estimators.comparisons import holm
+from feval.estimators.coupling import gumbel_coupling_joint
 from feval.estimators.intervals import accuracy_interval, difference_test
 
 _EQUAL = 1e-12  # rounding error of rates
@@ -97,6 +98,37 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
     coupled = (np.maximum(gain, 0.0), np.maximum(-gain, 0.0), 1.0 - np.abs(gain))
     win, lose = first * (1.0 - second), second * (1.0 - first)
     return PairWinRates(np.stack(coupled, -1), np.stack((win, lose, 1.0 - win - lose), -1))
+
+
+def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLike) -> PairWinRates:
+    """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section
+    4, second setting).
+
+    Coupled by `gumbel_coupling_joint`, independent by the product of the two distributions. Equal
+    scores tie.
+
+    Args:
+        p, p_prime: [..., K] distributions of the two LLMs over answers.
+        score: [..., K] or [K] score of each answer.
+
+    Returns:
+        [..., 3] win, lose, tie for both.
+
+    Raises:
+        OutOfRangeError: distributions as for `gumbel_coupling_joint`, or scores that do not fit
+            them or are not finite.
+    """
+    joint = gumbel_coupling_joint(p, p_prime)
+    scores = np.asarray(score, np.float64)
+    shape = joint.shape[:-1]
+    if scores.shape not in (shape, shape[-1:]) or not np.isfinite(scores).all():
+        raise OutOfRangeError(
+            f"Each of the {shape[-1]} answers has one finite score; `score` has shape"
+            f" {scores.shape}. Leave out questions whose answers were not scored."
+        )
+    order = np.sign(scores[..., :, None] - scores[..., None, :])
+    apart = joint.sum(axis=-1)[..., :, None] * joint.sum(axis=-2)[..., None, :]
+    return PairWinRates(_outcomes(joint, order), _outcomes(apart, order))
 
 
 def sampled_winrates(
@@ -307,6 +339,13 @@ def _counted(x: Floats, y: Floats) -> Floats:
     """[Q, 3] comparisons won, lost and tied."""
     outcomes = (x > y, x < y, x == y)
     return np.stack([outcome.sum(axis=1) for outcome in outcomes], axis=-1).astype(np.float64)
+
+
+def _outcomes(joint: Floats, order: Floats) -> Floats:
+    return np.stack(
+        [np.where(order == sign, joint, 0.0).sum(axis=(-2, -1)) for sign in (1.0, -1.0, 0.0)],
+        axis=-1,
+    )
 
 
 def _ranking(rates: Floats) -> Int64:

@@ -15,8 +15,10 @@ from hypothesis import given, settings, strategies as st
 from feval.estimators.self_consistency import (
     best_integer_split,
     budget_split,
+    icc_variance_phat,
     multiclass_plugin_expectation,
     self_consistency_bound,
+    self_consistency_mse_exact,
 )
 
 SHARES = st.fractions(0, 1, max_denominator=60)
@@ -58,7 +60,7 @@ def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for
     st.integers(1, 12),
 )
 @settings(max_examples=60, deadline=None)
-def test_theorem_1_holds(population, m, n):
+def test_the_mean_squared_error_is_exact_and_theorem_1_holds(population, m, n):
     total = sum(w for _, w in population)
     q = [Fraction(w, total) for _, w in population]
     both = [moments(p, n) for p, _ in population]
@@ -66,7 +68,16 @@ def test_theorem_1_holds(population, m, n):
     second = sum(w * b for w, (_, b) in zip(q, both, strict=True))
     bias = sum(w * min(p, 1 - p) for w, (p, _) in zip(q, population, strict=True)) - first
     exact = float(bias**2 + (second - first**2) / m)
+    shares = np.array([float(p) for p, _ in population])
+    weights = np.array([float(w) for _, w in population])
+    assert self_consistency_mse_exact(shares, weights, m, n) == pytest.approx(exact, abs=1e-13)
     assert exact <= float(self_consistency_bound(m, n))
+
+
+def test_the_mean_squared_error_of_many_calls():
+    assert self_consistency_mse_exact(np.array([0.0, 1.0]), None, 3, 100_000) == 0.0
+    result = self_consistency_mse_exact(np.array([0.2]), None, 7, 100_000)
+    assert result == pytest.approx(0.2 * 0.8 / 700_000, rel=1e-9)
 
 
 @given(st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
@@ -138,3 +149,15 @@ def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells():
             multiclass_plugin_expectation(p[place], 90), abs=1e-14
         )
     assert together[3, 4] == 0.0
+
+
+def test_correlated_calls_vary_as_the_beta_binomial_does():
+    from scipy.stats import betabinom
+
+    a, b, n = 1.2, 2.8, 10
+    icc = 1 / (a + b + 1)
+    assert float(icc_variance_phat(a / (a + b), n, icc)) == pytest.approx(
+        betabinom.var(n, a, b) / n**2, rel=1e-12
+    )
+    assert float(icc_variance_phat(0.3, 10, 1.0)) == pytest.approx(0.21)
+    assert float(icc_variance_phat(0.3, 10, 0.0)) == pytest.approx(0.021)

@@ -17,6 +17,8 @@ from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
     mean_range,
+    one_call_envelope,
+    three_vote_interval,
     vote_interval,
 )
 from feval.estimators.vote_polynomials import majority_accuracy
@@ -156,13 +158,13 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms,
 
 def test_three_votes_have_a_closed_form():
     moments = table_of_moments()
+    closed, general = three_vote_interval(moments), vote_interval(1, moments)
+    np.testing.assert_allclose(closed.low, general.low, atol=1e-15)
+    np.testing.assert_allclose(closed.high, general.high, atol=1e-15)
     inner = (moments.mu > 0) & (moments.mu < 1)
-    mu, nu, rho = moments.mu[inner], moments.nu[inner], moments.rho[inner]
-    apart, votes = moments.unsteady[inner], vote_interval(1, moments)
-    np.testing.assert_allclose(votes.low[inner], nu + 2 * apart**2 / (1 - mu), atol=1e-15)
-    np.testing.assert_allclose(votes.high[inner], nu + 2 * nu * apart / mu, atol=1e-15)
+    mu, rho = moments.mu[inner], moments.rho[inner]
     np.testing.assert_allclose(
-        (votes.high - votes.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15
+        (closed.high - closed.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15
     )
 
 
@@ -200,7 +202,7 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
     moments = from_correlation(mu, rho)
     result = certified_three_vote_gain(moments)
     assert float(result.gain) == pytest.approx(
-        float(vote_interval(1, moments).low - moments.mu), abs=1e-15
+        float(three_vote_interval(moments).low - moments.mu), abs=1e-15
     )
     if result.certified:
         assert mu > 0.5
@@ -254,3 +256,12 @@ def test_a_proven_margin_lies_below_the_exact_minimum_by_no_more_than_its_slack(
     least = min(value_at(powers, q) for q in (Fraction(0), Fraction(1), *places))
     margin = forged.proven_margin()
     assert least - Fraction(1, 10**13) - 20 * Fraction(size) / 10**14 <= margin <= least
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 20])
+def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n):
+    moments = table_of_moments(100)
+    alone, both = one_call_envelope(moments.mu, n), vote_interval(n, moments)
+    assert (alone.low <= moments.mu + 1e-15).all()
+    assert (alone.low <= both.low + 1e-14).all()
+    assert (both.high <= alone.high + 1e-14).all()

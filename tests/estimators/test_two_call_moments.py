@@ -16,7 +16,7 @@ from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
 from feval.estimators.plurality import hypergeometric_majority
-from feval.estimators.vote_polynomials import budget_index, majority_accuracy
+from feval.estimators.vote_polynomials import budget_index, even_vote_accuracy, majority_accuracy
 from feval.estimators.wald_regions import wald_projection
 
 
@@ -87,7 +87,7 @@ def test_majorities_are_sums_of_binomial_terms(n):
 def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes, q):
     terms = [comb(votes, k) * q**k * (1 - q) ** (votes - k) for k in range(votes + 1)]
     with_ties = sum(terms[votes // 2 + 1 :]) + terms[votes // 2] / 2
-    assert majority_accuracy(votes // 2 - 1, q) == pytest.approx(with_ties, abs=1e-13)
+    assert even_vote_accuracy(votes, q) == pytest.approx(with_ties, abs=1e-13)
 
 
 def test_odd_budgets_have_an_index():

@@ -8,31 +8,38 @@ import re
 from fractions import Fraction
 
 import numpy as np
-from scipy.stats import binom
 from vote_cases import one_question
 
 from feval.estimators.approximations import gaussian_estimate
 from feval.estimators.completions import ldgp_completion, maxent_completion
-from feval.estimators.coupling import coupled_correctness, gumbel_coupling_joint
-from feval.estimators.mixtures import mixture_from_counts
+from feval.estimators.coupling import (
+    coupled_correctness,
+    gumbel_coupling_joint,
+    score_difference_variance,
+)
+from feval.estimators.mixtures import mixture_from_counts, mixture_from_probabilities
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
 from feval.estimators.multinomial import plugin_expectation, plurality_accuracy
 from feval.estimators.plurality import hypergeometric_majority, subset_plurality_accuracy
 from feval.estimators.self_consistency import (
     best_integer_split,
     budget_split,
+    icc_variance_phat,
     multiclass_plugin_expectation,
     self_consistency_bound,
+    self_consistency_mse_exact,
 )
 from feval.estimators.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
     mean_range,
+    one_call_envelope,
+    three_vote_interval,
     vote_interval,
 )
-from feval.estimators.vote_polynomials import majority_accuracy
+from feval.estimators.vote_polynomials import even_vote_accuracy, majority_accuracy
 from feval.estimators.wald_regions import wald_projection
-from feval.estimators.winrates import average_winrates, two_token_winrates
+from feval.estimators.winrates import average_winrates, scored_winrates, two_token_winrates
 
 
 def moments(inputs):
@@ -70,13 +77,6 @@ def with_law(name, bound):
 def interval_with_laws(inputs):
     interval = vote_interval(inputs["n"], moments(inputs))
     return with_law("L", interval.lower) | with_law("U", interval.upper)
-
-
-def envelope(inputs):
-    """The widest intervals of all second moments: of Q = mu, and of Q = 0 or 3/4."""
-    mu = float(Fraction(inputs["mu"]))
-    interval = vote_interval(1, Moments.from_values(mu, [mu * mu, 0.75 * mu]))
-    return [float(interval.low[0]), float(interval.high[1])]
 
 
 def summary(inputs):
@@ -212,13 +212,11 @@ def bias_of_two(p, n):
 
 
 def mean_squared_error(inputs):
-    """Of the squared mean bias and the variance of a question's min(k, n - k) / n."""
-    p, q = numbers(inputs["p"]), numbers(inputs["weights"])
+    weights = inputs.get("weights")
     m, n = integer(inputs["m"]), integer(inputs["n"])
-    k = np.arange(n + 1)
-    chances, values = q @ binom.pmf(k, n, p[:, None]), np.minimum(k, n - k) / n
-    variance = chances @ values**2 - (chances @ values) ** 2
-    return float((q @ bias_of_two(p, n)) ** 2 + variance / m)
+    return self_consistency_mse_exact(
+        numbers(inputs["p"]), None if weights is None else numbers(weights), m, n
+    )
 
 
 def variance_of_share(inputs):
@@ -259,22 +257,24 @@ def correctness(inputs):
 
 
 def difference(inputs):
-    """Over prompts: the means within, and what lies between them."""
-    each = [
-        coupled_correctness(p, numbers(prompt["p_prime"]), among(prompt["correct"], len(p)))
-        for prompt in inputs["prompts"]
-        for p in [numbers(prompt["p"])]
-    ]
-    first, second, within, coupled, apart = (
-        np.array([getattr(one, name) for one in each])
-        for name in ("first", "second", "covariance", "variance_coupled", "variance_independent")
+    """Prompts may differ in the number of their answers: what a prompt lacks is never given."""
+    prompts = inputs["prompts"]
+    width = max(len(prompt["p"]) for prompt in prompts)
+
+    def padded(values):
+        return np.pad(values, (0, width - len(values)))
+
+    result = score_difference_variance(
+        np.array([padded(numbers(prompt["p"])) for prompt in prompts]),
+        np.array([padded(numbers(prompt["p_prime"])) for prompt in prompts]),
+        np.array([padded(among(prompt["correct"], len(prompt["p"]))) for prompt in prompts]),
+        numbers(inputs["weights"]) if "weights" in inputs else None,
     )
-    between = np.var(first - second)
     return {
-        "var_independent": float(apart.mean() + between),
-        "var_coupled": float(coupled.mean() + between),
-        "mean_conditional_covariance": float(within.mean()),
-        "total_covariance": float(within.mean() + np.cov(first, second, ddof=0)[0, 1]),
+        "var_independent": result.independent,
+        "var_coupled": result.coupled,
+        "mean_conditional_covariance": result.within_covariance,
+        "total_covariance": result.total_covariance,
     }
 
 
@@ -294,36 +294,23 @@ def averages(inputs):
 
 
 def scored(inputs):
-    """The higher score wins."""
-    p, q, score = (numbers(inputs[name]) for name in ("p", "p_prime", "score"))
-    order = np.sign(score[:, None] - score)
-    laws = {"coupled": gumbel_coupling_joint(p, q), "independent": np.outer(p, q)}
-    return {
-        name: [float(law[order == sign].sum()) for sign in (1, -1, 0)] for name, law in laws.items()
-    }
+    result = scored_winrates(
+        numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"])
+    )
+    return {"coupled": result.coupled.tolist(), "independent": result.independent.tolist()}
 
 
 def empirical(inputs):
     bits = np.array(inputs["bits"])
-    calls = bits.shape[1]
-    right = bits.sum(axis=1)
+    calls, right = bits.shape[1], bits.sum(axis=1)
     return [float(hypergeometric_majority(right, calls, m).mean()) for m in range(1, calls + 1, 2)]
-
-
-def known_mixture(inputs):
-    """From each policy's probability on each question."""
-    q = np.array(fractions(inputs["weights"])) @ np.array(fractions(inputs["q"]))
-    votes = {f"V{n}": float(majority_accuracy(n, q).mean()) for n in range(11)}
-    return {"mu": float(q.mean()), "nu": float((q * q).mean())} | votes
 
 
 CALLS = {
     "P_n": lambda e: float(majority_accuracy(e["n"], float(Fraction(e["q"])))),
-    "even_vote_accuracy": lambda e: float(
-        majority_accuracy(e["votes"] // 2 - 1, float(Fraction(e["q"])))
-    ),
-    "one_call_envelope": envelope,
-    "three_vote_interval": lambda e: ends(vote_interval(1, moments(e))),
+    "even_vote_accuracy": lambda e: float(even_vote_accuracy(e["votes"], float(Fraction(e["q"])))),
+    "one_call_envelope": lambda e: ends(one_call_envelope(float(Fraction(e["mu"])), e.get("n", 1))),
+    "three_vote_interval": lambda e: ends(three_vote_interval(moments(e))),
     "vote_interval": interval_with_laws,
     "infinite_vote_interval": lambda e: ends(infinite_vote_interval(moments(e))),
     "polynomial_objective_interval": gain_interval,
@@ -334,7 +321,9 @@ CALLS = {
     "ldgp_completion": completion(ldgp_completion),
     "empirical_V": empirical,
     "hypergeometric_majority": lambda e: float(hypergeometric_majority(e["c"], e["K"], e["m"])),
-    "mixture_from_probabilities": known_mixture,
+    "mixture_from_probabilities": lambda e: mixture(
+        mixture_from_probabilities(fractions(e["q"]), fractions(e["weights"]), range(11))
+    ),
     "mixture_from_counts": lambda e: mixture(
         mixture_from_counts(np.array(e["counts"]), e["K"], fractions(e["weights"]))
     ),
@@ -353,7 +342,9 @@ CALLS = {
     "multiclass_plugin_expectation": lambda i: float(
         multiclass_plugin_expectation(numbers(i["p"]), integer(i["n"]))
     ),
-    "icc_variance_phat": variance_of_share,
+    "icc_variance_phat": lambda i: float(
+        icc_variance_phat(number(i["p"]), integer(i["n"]), number(i["icc"]))
+    ),
     "self_consistency_mse_exact": mean_squared_error,
     "gumbel_coupling_joint": joint,
     "coupled_correctness": correctness,
