@@ -54,7 +54,14 @@ from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording, scratch_beside
 from feval.serving.application import Application
 from feval.serving.wire import dialects
-from feval.serving.wire.calls import RequestError, ServingError, UnknownError, keys_of, split_run
+from feval.serving.wire.calls import (
+    RequestError,
+    ServingError,
+    UnknownError,
+    json_reply,
+    keys_of,
+    split_run,
+)
 from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import completion_reply, conversation, usage
 from feval.values import Record, RecordLike, frozen
@@ -88,7 +95,7 @@ _KEY_NAME = re.compile(r"authorization$|(^|-)(key|token|secret)$|^cookie$")
 # Fields that do not shape a reply, or that a `Request` holds elsewhere.
 _APART = {
     "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store",
-    "safety_identifier",
+    "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs",
     "top_logprobs",
 }  # fmt: skip
@@ -103,8 +110,10 @@ _MOST_SAID = 64
 _SAID = {
     "model", "messages", "system", "contents", "systemInstruction", "system_instruction", "input",
     "instructions", "prompt", "images", "stream", "stream_options", "metadata", "user", "store",
-    "labels",
+    "labels", "seed", "keep_alive", "safety_identifier", "prompt_cache_key",
 }  # fmt: skip
+_DIALECT = "x-feval-dialect"
+"""Field of a decoding: the dialect, with a digest of what of a request may shape its reply."""
 
 _READ = ("GET", "HEAD")
 _MISSES = ("not_recorded", "model_not_found")
@@ -340,7 +349,8 @@ class Proxy:
             settings = _Settings.model_validate(fields)
         except ValidationError as error:
             return str(error.errors()[0]["loc"][0])
-        limits = {settings.max_completion_tokens, settings.max_tokens} - {None}
+        stated = settings.max_completion_tokens, settings.max_tokens
+        limits = {limit for limit in stated if limit is not None and limit > 0}
         if len(limits) > 1:
             return "max_tokens"  # which one applies is up to the server
         if (messages := _messages(fields.get("messages"))) is None:
@@ -354,10 +364,10 @@ class Proxy:
             for name, value in fields.items()
             if name not in _APART and value is not None
         }
-        if dialect is not None:  # whatever `request` leaves out may shape a reply, too
-            own = {name: value for name, value in sent.items() if name not in _SAID}
-            beta = call.headers.get("anthropic-beta")
-            extra[dialects.name_of(dialect)] = own | ({"anthropic-beta": beta} if beta else {})
+        if dialect is not None:
+            beta = sorted(call.headers.getlist("anthropic-beta"))
+            name = dialects.name_of(dialect)
+            extra[_DIALECT] = f"{name} {_digest([_shaping(sent), said.get('kind'), beta])}"
         decoding = Decoding(
             settings.temperature,
             settings.top_p,
@@ -412,8 +422,7 @@ class Proxy:
             if passed is not None and not chat.asked.stream:
                 passed.headers.update(headers)
                 return passed
-            whole = records[0]["choice"]["reply"]
-            return response(dialects.reply(chat.dialect, whole, chat.asked, headers), call)
+            return _shown(chat, records[0]["choice"]["reply"], headers, call)
         stream, options = bool(chat.fields.get("stream")), chat.fields.get("stream_options")
         with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
         completion = _completion(records, chat.request.model)
@@ -470,6 +479,8 @@ class Proxy:
         # what may take any number of tokens goes alone, so that one reply at most passes the limit
         alone = self._alone if self._limit is not None and limit is None else nullcontext()
         async with alone:
+            if await call.is_disconnected():
+                return [], Response()
             reserved = self._reserve(chat, number)
             try:
                 return await self._asked(call, target, body, chat, number)
@@ -484,7 +495,7 @@ class Proxy:
         seconds, redaction = round(time.perf_counter() - began, 6), self._redaction(call)
         if status != 200:
             return [], self._masked(status, content, headers)
-        decoding = chat.request.decoding
+        decoding, model = chat.request.decoding, chat.request.model
         try:
             reply = whole = replies.parse(content)
             if chat.dialect is not None:
@@ -504,12 +515,9 @@ class Proxy:
                 self._budget.pay(*self._most_tokens(chat, number), self._price(chat.request.model))
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
             passed = self._masked(status, content, headers)
-            if chat.dialect is not None and chat.asked is not None and chat.asked.stream:
-                with suppress(AttributeError, LookupError, TypeError, ValueError):
-                    shown = dialects.reply(
-                        chat.dialect, replies.parse(bytes(passed.body)), chat.asked, {}
-                    )
-                    passed = response(shown._replace(body=[*shown.body]), call)
+            if chat.asked is not None and chat.asked.stream:
+                with suppress(BackendError):
+                    passed = _shown(chat, replies.parse(bytes(passed.body)), {}, call)
             return [], self._marked(passed, "reply", said)
         try:
             await run_in_threadpool(self._commit, chat, completions, choices)
@@ -525,7 +533,11 @@ class Proxy:
         if prompt is not None:
             self._budget.learn(chat.characters, prompt)
         prompt = self._most_tokens(chat, 0)[0] if prompt is None else prompt
-        self._pay(chat.request.model, new, prompt)
+        stated = (reply.get("usage") or {}).get("completion_tokens")
+        if new[0]["output_tokens"] is None and isinstance(stated, int):  # doubted, but billed
+            self._budget.pay(prompt, stated, self._price(model) if self._limit else None)
+        else:
+            self._pay(model, new, prompt)
         return new if chat.dialect is None else new[:1], self._masked(status, content, headers)
 
     def _reserve(self, chat: _ChatRequest, number: int) -> float:
@@ -550,6 +562,8 @@ class Proxy:
     def _most_tokens(self, chat: _ChatRequest, number: int) -> tuple[float, int]:
         """Tokens that a request may take: of its prompt, and of so many CoTs within its limit."""
         prompt = self._budget.prompt_tokens(chat.characters)
+        if chat.asked is not None:
+            number *= chat.asked.fields.get("n") or 1
         return prompt, number * (chat.request.decoding.max_tokens or 0)
 
     def _pay(self, model: str, records: Sequence[RecordLike], prompt: float) -> None:
@@ -649,6 +663,8 @@ class Proxy:
             if name not in _HOP and not name.startswith("x-feval-")
         }
         headers["accept-encoding"] = "identity"
+        if betas := call.headers.getlist("anthropic-beta"):  # may stand on several lines
+            headers["anthropic-beta"] = ",".join(betas)
         sent = dict(parse_qsl(query, keep_blank_values=True))
         if key := sent.pop("key", None):  # HTTP libraries log queries
             headers.setdefault("x-goog-api-key", key)
@@ -728,6 +744,37 @@ def _messages(value: object) -> tuple[Message, ...] | None:
     return tuple(
         Message(role, text, own) for (role, text), own in zip(parsed.messages, tools, strict=True)
     )
+
+
+def _shown(
+    chat: _ChatRequest, whole: RecordLike, headers: Mapping[str, str], call: HTTPRequest
+) -> Response:
+    """A vendor's reply as it was asked for; as one object where no stream can be made of it."""
+    if chat.dialect is not None and chat.asked is not None:
+        with suppress(AttributeError, LookupError, TypeError, ValueError, RecursionError):
+            reply = dialects.reply(chat.dialect, whole, chat.asked, headers)
+            body = reply.body if isinstance(reply.body, bytes) else [*reply.body]
+            return response(reply._replace(body=body), call)
+    return response(json_reply(whole, headers=headers), call)
+
+
+def _shaping(fields: RecordLike) -> Record:
+    """What of a body in another dialect may shape the reply, beside the conversation."""
+    return {
+        name: _shaping(own) if name in ("options", "generationConfig", "generation_config") else own
+        for name, own in fields.items()
+        if name not in _SAID
+    }
+
+
+def _digest(value: object) -> str:
+    return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def _plain(decoding: Decoding) -> Decoding:
+    """A decoding without the digest of a dialect, which says nothing to a reader."""
+    extra = {name: own for name, own in decoding.extra_body.items() if name != _DIALECT}
+    return replace(decoding, extra_body=extra)
 
 
 def _chats(path: str) -> tuple[ModuleType | None, dict[str, str]] | None:
@@ -839,9 +886,11 @@ def seal_proxied(
         return newest
     info = dataset_info(dataset, answer_kind, equality)
 
-    def seal_group(out: Path, name: str, group: _Pairs) -> Path:
+    def seal_group(out: Path, llm_text: str, group: _Pairs) -> Path:
         asked, requests = zip(*group, strict=True)
-        llm = llm_info(name, requests[0].model, "proxied", requests[0].decoding)
+        decoding = requests[0].decoding
+        decoding = decoding if _DIALECT in llm_text else _plain(decoding)
+        llm = llm_info(names[llm_text], requests[0].model, "proxied", decoding)
         source = JournaledLLM(journal, info, asked, requests, llm, counter)
         return seal([source], out, operation={"name": "proxy", **journal.header}, prices=prices)
 
@@ -849,11 +898,11 @@ def seal_proxied(
     names = _names(list(groups))
     if len(groups) == 1:
         ((llm, group),) = groups.items()
-        return seal_group(free, names[llm], group)
+        return seal_group(free, llm, group)
     folder, lock = scratch_beside(out, Path.mkdir)
     try:
         parts = [
-            seal_group(folder / str(number), names[llm], group)
+            seal_group(folder / str(number), llm, group)
             for number, (llm, group) in enumerate(groups.items())
         ]
         return merge(parts, free)
@@ -922,7 +971,7 @@ def _groups(
     """
     groups: defaultdict[str, dict[str, tuple[Question, Request]]] = defaultdict(dict)
     for request in requests:
-        llm = json.dumps([request.model, request.decoding.content()], sort_keys=True)
+        llm = _llm_text(request.model, _plain(request.decoding))
         message = request.messages[-1]
         last, question = request.prompt(), None  # found by the whole conversation alone
         if not message.tools:
@@ -930,8 +979,14 @@ def _groups(
             question = match(last, questions)
         if question is None or question.id in groups[llm]:
             question = Question(f"{dataset}/{messages_id(request.messages)}", last)
+        if question.id in groups[llm]:  # asked with other fields of a dialect
+            llm = _llm_text(request.model, request.decoding)
         groups[llm].setdefault(question.id, (question, replace(request, question_id=question.id)))
     return {llm: list(group.values()) for llm, group in groups.items()}
+
+
+def _llm_text(model: str, decoding: Decoding) -> str:
+    return json.dumps([model, decoding.content()], sort_keys=True)
 
 
 def _names(llms: Sequence[str]) -> dict[str, str]:

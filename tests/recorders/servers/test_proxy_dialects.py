@@ -431,3 +431,69 @@ def test_keys_and_base_urls_are_those_of_the_vendor(tmp_path):
             for (_, headers, _), name in zip(vendor.asked, names, strict=True):
                 assert headers[name].removeprefix("Bearer ") == "sk-of-the-vendor-0123456789"
                 assert "mine" not in str(headers)
+
+
+OLLAMA = {
+    "model": MODEL, "created_at": "2026-11-29T00:00:00Z", "done": True, "done_reason": "stop",
+    "message": {"role": "assistant", "content": "It is 7."}, "prompt_eval_count": 7,
+    "eval_count": 5,
+}  # fmt: skip
+
+
+def test_seeds_share_an_llm_and_other_fields_of_a_dialect_make_one(tmp_path):
+    vendor = Vendor(OLLAMA)
+    with vendor.server() as server, proxied(tmp_path, server.url) as (client, journal):
+        for seed in (1, 2, 3):
+            asked(client, "ollama", options={"seed": seed}, keep_alive=seed)
+        alone = seal_proxied(journal, tmp_path / "one", dataset="toy", answer_kind="number")
+        asked(client, "ollama", think="high")
+        assert len(vendor.asked) == 4
+        both = seal_proxied(journal, tmp_path / "two", dataset="toy", answer_kind="number")
+    _, [llm] = load("toy", recording=alone)
+    assert (llm.name, llm.pool.sizes.tolist()) == (MODEL, [3])
+    assert "x-feval-dialect" not in str(llm.info)
+    assert sorted(own.pool.sizes.tolist() for own in load("toy", recording=both)[1]) == [[1], [3]]
+    with serve(alone) as served, httpx2.Client(base_url=served.url[:-3]) as client:
+        for name in ("ollama", "anthropic"):  # whichever dialect asks
+            assert asked(client, name).headers["x-feval-match"] == "request"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("anthropic", {"content": [{"type": "text", "text": None}], "stop_reason": "end_turn"}),
+        ("anthropic", {"content": [{"type": "text", "text": "7"}], "usage": None}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": None}]}}]}),
+        ("gemini", {"promptFeedback": {"blockReason": "SAFETY"}}),
+        ("responses", {"status": "failed", "output": [], "usage": {}}),
+        ("responses", {"status": "completed", "output": [{"type": "mcp_call", "arguments": "{}"}]}),
+        ("ollama", {"message": {"content": None}}),
+        ("ollama", []),
+        ("generate", OLLAMA),
+    ],
+)
+def test_odd_replies_reach_clients_that_asked_for_streams(name, says, tmp_path):
+    vendor = Vendor(says)
+    path, fields = ASKED[name]
+    fields = fields if name == "gemini" else fields | {"stream": True}
+    with vendor.server() as server, proxied(tmp_path, server.url) as (client, _):
+        for _ in range(2):
+            reply = client.post(path.replace(":g", ":streamG"), json=fields)
+            assert reply.status_code == 200, reply.text
+            assert reply.content
+
+
+def test_many_candidates_are_paid_and_no_limit_is_none(tmp_path):
+    parts = [{"text": "It is 7."}]
+    candidates = [{"content": {"parts": parts}, "finishReason": "STOP"}] * 8
+    usage = {"promptTokenCount": 7, "candidatesTokenCount": 80, "totalTokenCount": 87}
+    vendor = Vendor({"candidates": candidates, "usageMetadata": usage})
+    limited = {"prices": "2025-06-02", "cost_limit_usd": 2 * 1.5e-6 * 100}
+    with vendor.server() as server, proxied(tmp_path, server.url, **limited) as (client, journal):
+        path, fields = ASKED["gemini"]
+        config = {"candidateCount": 8, "maxOutputTokens": 100}
+        refused = client.post(path, json=fields | {"generationConfig": config})
+        assert refused.headers["x-feval-error"] == "cost_limit"
+        refused = client.post("/v1/chat/completions", json=CHAT | {"max_tokens": -100000})
+        assert "x-feval-unrecorded" in refused.headers  # forwarded, alone
+        assert (len(vendor.asked), journal.totals.cots) == (1, 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from urllib.parse import unquote
 
 from feval.serving.wire.calls import Reply, ServingError, json_reply, openai_error, split_run
 from feval.serving.wire.dialects import anthropic, gemini, ollama, responses
@@ -18,6 +19,7 @@ from feval.values import RecordLike
 
 _DIALECTS = [(re.compile(each.PATH), each) for each in (responses, anthropic, gemini, ollama)]
 _LISTS = {"/api/tags": ollama, "/v1beta/models": gemini, "/v1alpha/models": gemini}
+_OF_GOOGLE = re.compile(r"/v1(beta|alpha)(?!.*/(openai|projects)/)|/v1/models/.+:[a-zA-Z]+$")
 _AZURE = re.compile(
     r"(?:/openai/deployments|(?:/v1)?/engines)/(?P<model>.+?)/(?P<path>(?:chat/)?completions)"
 )
@@ -33,12 +35,14 @@ def of_path(path: str) -> tuple[ModuleType, dict[str, str]] | None:
 
 def key_header(path: str, headers: Mapping[str, str]) -> str:
     """Return the header in which servers take a key at a path."""
+    path, listed = unquote(path), list_of(path, headers)
     if path.startswith("/openai/"):
         return "api-key"
-    if path.startswith("/v1/messages") or list_of(path, headers) is anthropic:
+    if path.startswith("/v1/messages") or listed is anthropic:
         return "x-api-key"
-    is_google = path.startswith(("/v1beta", "/v1alpha")) or ":generateContent" in path
-    return "x-goog-api-key" if is_google and "/projects/" not in path else "authorization"
+    if _OF_GOOGLE.match(path) or listed is gemini:
+        return "x-goog-api-key"
+    return "authorization"
 
 
 def name_of(dialect: ModuleType) -> str:

@@ -133,9 +133,9 @@ def completion(reply: RecordLike) -> Record:
 
 
 def _events(whole: RecordLike) -> Iterator[Record]:
-    ends = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
-    usage = whole["usage"]
-    begun = {"content": [], **dict.fromkeys(ends), "usage": usage | {"output_tokens": 0}}
+    ends = {name: whole.get(name) for name in ("stop_reason", "stop_sequence")}
+    usage: Record = whole.get("usage") or {}
+    begun: Record = {"content": [], **dict.fromkeys(ends), "usage": usage | {"output_tokens": 0}}
     yield {"type": "message_start", "message": {**whole, **begun}}
     for index, block in enumerate(whole["content"]):
         yield {"type": "content_block_start", "index": index, "content_block": _begun(block)}
@@ -160,7 +160,7 @@ def _deltas(block: RecordLike) -> Iterator[Record]:
     if kind == "tool_use":
         yield {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
     elif kind in _STREAMED:
-        for word in words(block[kind]):
+        for word in words(block.get(kind) or ""):
             yield {"type": f"{kind}_delta", kind: word}
     if block.get("signature"):
         yield {"type": "signature_delta", "signature": block["signature"]}

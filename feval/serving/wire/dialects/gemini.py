@@ -174,8 +174,8 @@ def _pieces(whole: RecordLike) -> Iterator[Record]:
     for candidate in whole.get("candidates", ()):
         content = candidate.get("content") or {}
         for part in content.get("parts", ()):
-            plain = part.keys() <= {"text", "thought"}
-            for own in [part | {"text": word} for word in words(part["text"])] if plain else [part]:
+            said = part.get("text") if part.keys() <= {"text", "thought"} else None
+            for own in [part | {"text": word} for word in words(said)] if said else [part]:
                 piece = {"index": candidate.get("index", 0), "content": content | {"parts": [own]}}
                 yield labels | {"candidates": [piece]}
         ends.append(candidate | {"content": content | {"parts": [{"text": ""}]}})

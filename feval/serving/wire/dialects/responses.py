@@ -140,6 +140,8 @@ def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
 
 def completion(reply: RecordLike) -> Record:
     """Return a vendor's reply as a chat completion."""
+    if reply["status"] not in ("completed", "incomplete"):
+        raise ValueError(f"a response that is {reply['status']}")
     blocks: list[Record] = []
     message: Record = {"content": blocks, "tool_calls": []}
     for item in reply["output"]:
@@ -193,7 +195,7 @@ def _events(whole: RecordLike) -> Iterator[Record]:
                 yield {"type": f"response.{kind}.delta", "delta": word} | where | more
             yield {"type": f"response.{kind}.done", name: part.get(name)} | where | more
             yield {"type": "response.content_part.done", "part": part} | where
-        if "arguments" in item:
+        if item["type"] == "function_call":
             made, kind = item["arguments"], "response.function_call_arguments"
             yield {"type": f"{kind}.delta", "delta": made} | place
             yield {"type": f"{kind}.done", "arguments": made, "name": item["name"]} | place
