@@ -33,8 +33,8 @@ LIKE_A_KEY = re.compile(
 )
 """The beginnings of keys, for names that a user chooses."""
 _KEY_FIELD = re.compile(
-    r"(x[-_])?api[-_]?key|((access|api|auth|bearer)[-_]?)?token|(proxy[-_])?authorization|(client[-_]?)?secret([-_]?key)?"
-    r"|auth|password",
+    r"(x[-_])?api[-_]?key([-_]?string)?|((access|api|auth|authorization|bearer)[-_]?)?token"
+    r"|(proxy[-_])?authorization|(client[-_]?)?secret([-_]?key)?|auth|password",
     re.IGNORECASE,
 )
 _USER_IN_URL = re.compile(r"(?<=://)[^\s/@\"']+(?=@)")
