@@ -138,8 +138,7 @@ def result_options(files: str) -> Decorator:
 
 
 def _extra(field: Any) -> RecordLike:
-    extra: RecordLike = field.json_schema_extra or {}
-    return extra
+    return field.json_schema_extra or {}
 
 
 def open_request(

@@ -245,8 +245,7 @@ def _falling(n: Numbers, length: int) -> Numbers:
 
 def _factorials(length: int, kind: np.dtype[Any]) -> Numbers:
     """[length] 0!, 1!, ..."""
-    result: Numbers = np.cumprod(np.maximum(np.arange(length), 1).astype(kind))
-    return result
+    return np.cumprod(np.maximum(np.arange(length), 1).astype(kind))
 
 
 def _ways(falling: Numbers, window: int, windows: int, more: int = 0) -> Numbers:

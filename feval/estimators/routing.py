@@ -187,8 +187,7 @@ def performance_gap_recovered(line: RoutingLine) -> Floats:
     weak, strong = line.right[:, :1], line.right[:, -1:]
     whole = (line.share[:, :1] <= TIED) & (line.share[:, -1:] >= 1 - TIED)
     gap = np.where(whole & (strong > weak + TIED), strong - weak, np.nan)
-    result: Floats = (line.accuracy - weak) / gap
-    return result
+    return (line.accuracy - weak) / gap
 
 
 def apgr(line: RoutingLine, points: int | None = None) -> Floats:

@@ -301,8 +301,7 @@ def _hulls(
 
 
 def _feasible(mu: Floats, nu: Floats) -> Bools:
-    within: Bools = (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
-    return within
+    return (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
 
 
 def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:

@@ -419,5 +419,4 @@ class BudgetPolicy(Predicting):
 
 def _by_draw(values: Numbers) -> Numbers:
     """[K, R * Q] the values [R, Q, K]."""
-    by_draw: Numbers = values.transpose(2, 0, 1).reshape(values.shape[2], -1)
-    return by_draw
+    return values.transpose(2, 0, 1).reshape(values.shape[2], -1)

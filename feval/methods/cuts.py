@@ -186,8 +186,7 @@ def known_tokens(probes: Probes) -> Int64:
     """[N] output tokens of each probe, 0 where not known."""
     if probes.output_tokens is None:
         return np.zeros(len(probes.codes), np.int64)
-    tokens: Int64 = np.maximum(probes.output_tokens, 0).astype(np.int64)
-    return tokens
+    return np.maximum(probes.output_tokens, 0).astype(np.int64)
 
 
 def revealed(pool: Pool) -> Integers:
@@ -195,7 +194,4 @@ def revealed(pool: Pool) -> Integers:
     then its final answer.
     """
     probes = pool.probes()
-    answers: Integers = np.insert(
-        probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel()
-    )
-    return answers
+    return np.insert(probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel())

@@ -215,8 +215,7 @@ class EarlyStopping(StoppingMethod):
         last window.
         """
         stops = self._before_last(pools)
-        wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
-        return wrong
+        return np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
 
     def _before_last(self, pools: AnswerCounts) -> EarlyStops:
         """Where the windows before the last one stop."""

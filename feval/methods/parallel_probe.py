@@ -311,8 +311,7 @@ class _Traces:
 
     def growing(self, running: int) -> Bools:
         """[Q, R] whether one of the first CoTs is left."""
-        growing: Bools = self._sums(self.question[:running], len(self.least)) > 0
-        return growing
+        return self._sums(self.question[:running], len(self.least)) > 0
 
     def _sums(self, cells: Integers, most: int) -> Integers:
         """[most, R] how many of the first CoTs are left, by cell."""

@@ -728,8 +728,7 @@ class Samples(Result):
 
     def drawn(self, values: Numbers) -> Numbers:
         """[N, n] the values [Q, S] of the CoTs, of the same type."""
-        own: Numbers = values.ravel().take(self.cells).T
-        return own
+        return values.ravel().take(self.cells).T
 
 
 class BatchSampler:

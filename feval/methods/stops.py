@@ -164,8 +164,7 @@ def gold_share_of_lead(pools: AnswerCounts) -> Floats:
     """
     most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
     leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
-    share: Floats = np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
-    return share
+    return np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
 
 
 # Each of these limits is a few seconds of work.

@@ -63,8 +63,7 @@ def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
 
 def path_depths(steps: Steps) -> Integers:
     """[Q, S] how many steps the path to each step has."""
-    depths: Integers = along_paths(steps, np.ones(steps.parents.shape, np.int64), np.add)
-    return depths
+    return along_paths(steps, np.ones(steps.parents.shape, np.int64), np.add)
 
 
 def along_paths(steps: Steps, values: Numbers, combine: Callable[[Any, Any], Any]) -> Numbers:
@@ -208,10 +207,9 @@ class Searches:
 
     def recorded(self, nodes: Places) -> Integers:
         """[B, n] how many children of each step were recorded, `REQUEST` for first steps."""
-        counts: Integers = np.where(
+        return np.where(
             nodes > NOBODY, self._counts[self.question[:, None], np.maximum(nodes, REQUEST) + 1], 0
         )
-        return counts
 
     @cached_property
     def _several(self) -> Bools:

@@ -361,8 +361,7 @@ def best_rated_codes(codes: Integers, ratings: Floats) -> Integers:
     """The same over answer codes [..., n]: [...] the code, -1 where none has a rating."""
     known = np.nan_to_num(np.where(codes < 0, np.nan, ratings), nan=-np.inf)
     best = known.argmax(axis=-1)[..., None]
-    answers: Integers = np.maximum(np.take_along_axis(codes, best, axis=-1)[..., 0], -1)
-    return answers
+    return np.maximum(np.take_along_axis(codes, best, axis=-1)[..., 0], -1)
 
 
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:

@@ -307,8 +307,7 @@ class _Files:
                 raise DamagedRecordingError(
                     f"{path} cannot be read (it lacks {min(missing)}); run `feval verify`."
                 )
-        answers: list[str | None] = next(iter(self._taken.values())).get("answer", [])
-        return answers
+        return next(iter(self._taken.values())).get("answer", [])
 
     def finish(self) -> None:
         """Check that all rows were taken."""

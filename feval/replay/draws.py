@@ -130,8 +130,7 @@ def more_uniforms(numbers: Floats, count: int) -> Floats:
     """
     bits = (numbers * 2.0**53).astype(np.uint64)[..., None]
     states = bits + np.array([(j + 1) * _GOLDEN & _MASK for j in range(count)], np.uint64)
-    result: Floats = (_mix(states, np.empty_like(states)) >> np.uint64(11)) * np.float64(2.0**-53)
-    return result
+    return (_mix(states, np.empty_like(states)) >> np.uint64(11)) * np.float64(2.0**-53)
 
 
 def _mix(x: UInt64, spare: UInt64) -> UInt64:

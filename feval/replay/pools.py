@@ -529,8 +529,7 @@ class Pool:
             return np.zeros(self.codes[rows].shape, np.int64)
         request = self.prompt_tokens[rows, None].astype(np.int64)
         known = (request >= 0) & (sent[rows] >= 0)
-        tokens: Integers = np.where(known, np.maximum(sent[rows] - request, 0), 0)
-        return tokens
+        return np.where(known, np.maximum(sent[rows] - request, 0), 0)
 
     def has_uncounted_probes(self) -> bool:
         """Whether there are probes whose tokens are not known."""
