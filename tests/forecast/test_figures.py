@@ -224,9 +224,9 @@ def test_what_cannot_be_drawn_is_said(two, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_pictures_are_the_same_every_time(two, name):
-    from feval.report.pictures import figure_png, figure_svg
+    from feval.report.pictures import figure
 
-    figures = [made(name, two, calls=2, votes=3) for _ in range(2)]
-    assert figure_png(figures[0]) == figure_png(figures[1])
-    assert figure_png(figures[0]).startswith(b"\x89PNG")
-    assert figure_svg(figures[0]) == figure_svg(figures[1])
+    one, other = (figure(made(name, two, calls=2, votes=3)) for _ in range(2))
+    assert one.png() == other.png()
+    assert one.png().startswith(b"\x89PNG")
+    assert one.svg() == other.svg()
