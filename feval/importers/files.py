@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError, SourceError
-from feval.importers.columns import json_object, refuse
+from feval.importers.columns import json_object, refuse, sentence_start
 from feval.importers.reading import (
     GZIP,
     MAX_EXPANDED_BYTES,
@@ -38,7 +38,6 @@ from feval.importers.reading import (
     disk_errors,
     opened,
     read_bytes,
-    read_lines,
     regular_file,
     starts_with,
 )
@@ -175,11 +174,8 @@ def opened_table(
 
 
 def _lines(path: Path, reader: Reader) -> _Rows:
-    with closing(read_lines(path)) as lines:
-        for number, row in reader.json_lines(lines, path.name):
-            yield TableRow(
-                f"line {number} of {path.name}", json_object(row, f"Line {number} of {path.name}")
-            )
+    for where, row in reader.lines(path):
+        yield TableRow(where, json_object(row, sentence_start(where)))
 
 
 def _document(path: Path, reader: Reader, member: str) -> _Rows:

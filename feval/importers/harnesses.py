@@ -36,7 +36,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
@@ -59,15 +59,7 @@ from feval.importers.columns import (
     whole_number,
 )
 from feval.importers.files import opened_parquet, shortest_floats
-from feval.importers.reading import (
-    ZIP,
-    Archive,
-    Reader,
-    opened_archive,
-    read_bytes,
-    read_lines,
-    starts_with,
-)
+from feval.importers.reading import ZIP, Archive, Reader, opened_archive, read_bytes, starts_with
 from feval.importers.rows import Rows, collected
 from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, chat, counted_notes
 
@@ -218,9 +210,8 @@ def read_lm_eval(source: Path, request: ImportRequest) -> SourceContent:
     """
     reader = Reader()
     docs: dict[int, _Doc] = {}
-    with closing(read_lines(source)) as lines:
-        for number, line in reader.json_lines(lines, source.name):
-            _add_line(docs, line, f"line {number} of {source.name}")
+    for where, line in reader.lines(source):
+        _add_line(docs, line, where)
     if not docs:
         raise SourceError(f"{source.name} has no samples; there is nothing to import.")
     model, system_prompt, results_notes = _lm_eval_results(source, reader)

@@ -7,7 +7,6 @@ per CoT or step, with all. Verbatim answers are the stored ones.
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from feval.importers.columns import (
     refuse,
     sentence_start,
 )
-from feval.importers.reading import Reader, read_lines
+from feval.importers.reading import Reader
 from feval.importers.rows import Rows
 from feval.importers.source import ImportRequest, Row, SourceContent
 
@@ -33,9 +32,8 @@ def read(source: Path, request: ImportRequest) -> SourceContent:
     theirs.
     """
     content, reader = _Lines(source.name, request), Reader()
-    with closing(read_lines(source)) as lines:
-        for number, line in reader.json_lines(lines, source.name):
-            content.add_line(line, f"line {number} of {source.name}")
+    for where, line in reader.lines(source):
+        content.add_line(line, where)
     return content.imported(reader)
 
 

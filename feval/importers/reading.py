@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -315,16 +315,15 @@ class Reader:
         self._oddities[_NOT_FINITE] += isinstance(value, float) and value - value != 0
         return value
 
-    def json_lines(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, Any]]:
-        """Yield the number, from 1, and the value of each line of JSON Lines that is not blank.
-
-        `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold
-        other line separators.
-        """
-        for number, line in enumerate(lines, 1):
-            content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
-            if content and not content.isspace():
-                yield number, self.json(content, f"Line {number} of {name}", exact=True)
+    def lines(self, path: Path) -> Iterator[tuple[str, Any]]:
+        """Yield place and value of each line of JSON Lines that is not blank."""
+        # lines end with a line feed alone: a text may hold other line separators
+        with closing(read_lines(path)) as lines:
+            for number, line in enumerate(lines, 1):
+                content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
+                if content and not content.isspace():
+                    value = self.json(content, f"Line {number} of {path.name}", exact=True)
+                    yield f"line {number} of {path.name}", value
 
     def text(self, data: bytes, name: str) -> str:
         """Decode UTF-8; the error names the place of other bytes, and of a zero as in UTF-16."""
