@@ -6,7 +6,6 @@ With an executor, a task reads a block of questions, whose CoTs travel there and
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -21,9 +20,9 @@ from feval.answers import NORMAL_FORM, canonical_gold, extract, keys, normal_for
 from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors import results
-from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion, chat
+from feval.importers.source import Importer, Prompt, Row, SourcePool, SourceQuestion, chat
+from feval.importers.stored_rows import StoredRows
 from feval.recording import PoolRows
-from feval.recording.layout.files import Spill
 from feval.values import frozen
 
 _BLOCK_COTS = 1 << 14
@@ -283,49 +282,30 @@ def _with_openings(
     From the first one on that has a CoT which was cut off, pools wait on disk until such a CoT
     comes, or the end.
     """
-    opens, place = False, 0
-    spill, waiting = Spill(scratch), array("Q")
-
-    def released() -> Iterator[_Pair]:
-        nonlocal place
-        for size in waiting:
-            yield *_unpacked(spill.read(place, size)), opens
-            place += size
-        del waiting[:]
-
+    opens, failure = False, None
+    rest, waiting, number = iter(pools), StoredRows(scratch), 0
     try:
-        for question, pool in pools:
-            if not opens and (pool.ends is None or pool.messages is not None):
-                opens = any(opened_by_template(text, thoughts) for text in pool.texts)
-            if opens:
-                yield from released()
-            if opens or not (waiting or "length" in (pool.finish_reasons or ())):
-                yield question, pool, opens
+        for question, pool in rest:
+            is_whole = pool.ends is None or pool.messages is not None
+            if is_whole and any(opened_by_template(text, thoughts) for text in pool.texts):
+                opens, rest = True, chain([(question, pool)], rest)
+                break
+            if number or "length" in (pool.finish_reasons or ()):
+                waiting.add(0, number, (question, pool))
+                number += 1
             else:
-                packed = _packed(question, pool)
-                spill.write(packed)
-                waiting.append(len(packed))
-    except FevalError:
-        yield from released()
-        raise
-    else:
-        yield from released()
-    finally:
-        spill.close()
+                yield question, pool, False
+    except FevalError as error:
+        failure = error
+    for _, [(question, pool)] in waiting.questions(0):
+        yield *_restored(question, pool), opens
+    if failure is not None:
+        raise failure
+    yield from ((question, pool, True) for question, pool in rest)
 
 
-def _packed(question: SourceQuestion, pool: SourcePool) -> bytes:
-    try:
-        return orjson.dumps([question, pool])
-    except TypeError as error:
-        raise SourceError(
-            f"The CoTs of question {question.id!r:.80} cannot be kept ({error}): texts are valid"
-            " Unicode. Correct them."
-        ) from error
-
-
-def _unpacked(data: bytes) -> tuple[SourceQuestion, SourcePool]:
-    question, pool = orjson.loads(data)
+def _restored(question: Row, pool: Row) -> tuple[SourceQuestion, SourcePool]:
+    """Return a question and a pool that were kept as JSON values."""
     prompt = pool["prompt"] and Prompt(**pool["prompt"])
     choices = tuple(map(tuple, question["choices"]))
     return SourceQuestion(**question | {"choices": choices}), SourcePool(
