@@ -10,7 +10,6 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 import orjson
@@ -30,7 +29,6 @@ class StoredRows:
 
     def __init__(self, scratch: Path | None) -> None:
         self._file = Spill(scratch)
-        finalize(self, self._file.close)
         self._last, self._rows = (0, 0), bytearray()  # that are not in the file yet
         self._index = array("Q")  # group, question, place and bytes of each piece of the file
 
@@ -70,7 +68,6 @@ class StoredQuestions(Sequence[SourceQuestion]):
 
     def __init__(self, scratch: Path | None) -> None:
         self._file = Spill(scratch)
-        finalize(self, self._file.close)
         self._places = array("Q")
         self._sizes = array("Q")
         self._last: tuple[int, SourceQuestion] | None = None

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
+from weakref import finalize
 
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording.layout.format import Record, recording_around
@@ -233,12 +234,13 @@ _IN_MEMORY_BYTES = 1 << 20
 
 
 class Spill:
-    """A temporary file, in a folder or where the system keeps such files."""
+    """A temporary file, in a folder or where the system keeps such files, which goes with it."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = SpooledTemporaryFile(  # noqa: SIM115  closed by its owner
+        self._file = SpooledTemporaryFile(  # noqa: SIM115  closed below
             _IN_MEMORY_BYTES, dir=None if folder is None else str(folder)
         )
+        finalize(self, _closed, self._file)
 
     def write(self, data: bytes) -> int:
         """Append some bytes; return where they start."""
@@ -251,7 +253,7 @@ class Spill:
         self._file.seek(start)
         return self._file.read(size)
 
-    def close(self) -> None:
-        """Close and delete the temporary file."""
-        with suppress(OSError):  # of what is still to be written to a full disk
-            self._file.close()
+
+def _closed(file: IO[bytes]) -> None:
+    with suppress(OSError):  # of what is still to be written to a full disk
+        file.close()
