@@ -15,6 +15,7 @@ from feval.cards import FINISH_REASONS
 from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
 from feval.recording import LLMInfo, ScorerInfo, ScoreRows
+from feval.recording.content import PoolColumns
 from feval.values import frozen
 
 Row = dict[str, Any]
@@ -67,7 +68,7 @@ def chat(messages: Iterable[Mapping[str, str]]) -> Prompt:
 
 
 @frozen
-class SourcePool:
+class SourcePool(PoolColumns):
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
     `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept
@@ -84,18 +85,10 @@ class SourcePool:
     prompt: Prompt | None = None
     prompt_tokens: int | None = None
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    reasoning: Sequence[str | None] | None = None
-    sequence_logprobs: Sequence[float | None] | None = None
-    token_logprobs: Sequence[Sequence[float] | None] | None = None
-    token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
     graded: Mapping[str, ScoreRows] = field(default_factory=dict)
     grader: str = ""
     probes: Sequence[Sequence[Any]] = ()
-    parents: Sequence[int | None] | None = None
-    ends: Sequence[bool] | None = None
-    messages: Sequence[str | None] | None = None
-    turn_prompt_tokens: Sequence[int | None] | None = None
 
 
 @frozen

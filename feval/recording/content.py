@@ -6,7 +6,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import field
+from dataclasses import KW_ONLY, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,22 @@ class LLMInfo:
 
 
 @frozen
-class PoolRows:
+class PoolColumns:
+    """What CoTs may have besides text and answer; `PoolRows` says what each is."""
+
+    _: KW_ONLY
+    reasoning: Sequence[str | None] | None = None
+    sequence_logprobs: Sequence[float | None] | None = None
+    token_logprobs: Sequence[Sequence[float] | None] | None = None
+    token_confidences: Sequence[Sequence[float] | None] | None = None
+    parents: Sequence[int | None] | None = None
+    ends: Sequence[bool] | None = None
+    messages: Sequence[str | None] | None = None
+    turn_prompt_tokens: Sequence[int | None] | None = None
+
+
+@frozen
+class PoolRows(PoolColumns):
     """The recorded CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
     Attributes:
@@ -142,15 +157,7 @@ class PoolRows:
     prompt: str | None = None
     prompt_tokens: int | None = None
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    reasoning: Sequence[str | None] | None = None
     reasoning_marks: Sequence[Sequence[Mark] | None] | None = None
-    sequence_logprobs: Sequence[float | None] | None = None
-    token_logprobs: Sequence[Sequence[float] | None] | None = None
-    token_confidences: Sequence[Sequence[float] | None] | None = None
-    parents: Sequence[int | None] | None = None
-    ends: Sequence[bool] | None = None
-    messages: Sequence[str | None] | None = None
-    turn_prompt_tokens: Sequence[int | None] | None = None
 
     def counts_problem(self) -> str | None:
         """Which token counts cannot be; `None` where nothing is wrong."""
