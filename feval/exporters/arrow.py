@@ -4,7 +4,7 @@ metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
@@ -23,7 +23,8 @@ from feval.importers.source import Row
 from feval.recording import Recording
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
-from feval.recording.parts import EXTRA_COLUMNS, SparseRows, has_value
+from feval.recording.parts import EXTRA_COLUMNS, has_value
+from feval.recording.reader import recorded_on
 from feval.values import frozen
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
@@ -300,20 +301,14 @@ def questions_of(
         "max_tokens": info.max_tokens,
         "decoding": dict(info.decoding) or None,
     }
-    probes: Iterable[ProbeRows] = ()
     if recording.has_probes(dataset, llm):
         shared["probe_cue"] = recording.probes_record(dataset, llm)["cue"]
-        probes = recording.probe_rows(dataset, llm, rows)
-    probes_on, pool_on = _by_question(probes), _by_question(recording.pools(dataset, llm, rows))
-    scores_on = {
-        name: _by_question(recording.score_rows(dataset, llm, name, rows))
-        for name in recording.scorers(dataset, llm)
-    }
-    graders = {name: scores_on.pop(name) for name in recording.graders(dataset, llm)}
+    graders = recording.graders(dataset, llm)
     votes, several = recording.votes(dataset), _several_graders(recording)
     codes, gold = votes.llms[llm].codes, votes.gold
-    for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
-        pool: PoolRows | None = pool_on(question.id)
+    recorded = recorded_on(recording, dataset, llm, rows)
+    questions = recording.scan_questions(dataset, rows)
+    for row, question, (pool, scores, probes) in zip(rows, questions, recorded, strict=True):
         about = shared | {
             "question_id": question.id,
             "question": question.text,
@@ -337,11 +332,10 @@ def questions_of(
         if gold[row] >= 0:
             correct = np.equal(codes[row, : len(pool.answers)], gold[row]).tolist()
         size = len(pool.answers)
-        judged = _scores({name: on(question.id) for name, on in scores_on.items()}, size)
-        own: Row = {"correct": correct, "probes": _probes(probes_on(question.id), size)}
+        own: Row = {"correct": correct, "probes": _probes(probes, size)}
         if graders:
-            graded = _scores({name: on(question.id) for name, on in graders.items()}, size)
-            own["verdict"] = graded["score"]
+            verdicts = {name: scores.pop(name) for name in graders}
+            own["verdict"] = _scores(verdicts, size)["score"]
         if len(graders) == 1 and not several:
             [name] = graders
             own["verdict"] = [cell and cell[name] for cell in own["verdict"]]
@@ -349,14 +343,7 @@ def questions_of(
         cots = _cots(pool)
         if recording.counter(dataset, llm) == NONE:
             del cots["tokens"]  # 0 stands for not known
-        yield about, size, cots | own | judged
-
-
-def _by_question(items: Iterable[Any]) -> Callable[[str], Any]:
-    """A function from question ids, in their order, to the item of each, `None` where it has
-    none.
-    """
-    return SparseRows(((item.question_id, item) for item in items), None).take
+        yield about, size, cots | own | _scores(scores, size)
 
 
 def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:

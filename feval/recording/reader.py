@@ -6,7 +6,7 @@ Opening reads the manifest, `votes` maps one small file; the rest is read from P
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -603,3 +603,26 @@ class Recording(Browsable):
             return None
         starts = self._starts(part)
         return range(int(starts[rows.start]), int(starts[rows.stop]))
+
+
+def recorded_on(
+    recording: Recording, dataset: str, llm: str, rows: range
+) -> Iterator[tuple[PoolRows | None, dict[str, ScoreRows | None], ProbeRows | None]]:
+    """Yield what was recorded of an LLM on some questions: its CoTs, scores by scorer, and probes;
+    `None` where a question lacks them.
+    """
+
+    def along(items: Iterable[Any]) -> SparseRows[Any]:
+        return SparseRows(((item.question_id, item) for item in items), None)
+
+    pools = along(recording.pools(dataset, llm, rows))
+    probed = recording.has_probes(dataset, llm)
+    probes = along(recording.probe_rows(dataset, llm, rows) if probed else ())
+    scores = {
+        name: along(recording.score_rows(dataset, llm, name, rows))
+        for name in recording.scorers(dataset, llm)
+    }
+    ids = recording.votes(dataset).question_ids
+    for question in map(ids.__getitem__, rows):
+        scored = {name: own.take(question) for name, own in scores.items()}
+        yield pools.take(question), scored, probes.take(question)

@@ -19,6 +19,7 @@ import numpy as np
 from feval.errors import UnknownNameError, UsageError, spoken
 from feval.estimators.arrays import Floats, Integers, Rows
 from feval.recording import PoolRows
+from feval.recording.reader import recorded_on
 from feval.replay import load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
@@ -274,53 +275,19 @@ def recorded_questions(
     votes = recording.votes(dataset)
     known, _ = load(dataset, llms, recording, prices="none", right=right)
     rightness = known.rightness
-    ids = [votes.question_ids[row] for row in rows]
-    sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]
+    sources = [(llm, recorded_on(recording, dataset, llm, rows)) for llm in llms]
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
-        on = [
-            LLMOnQuestion(
-                llm,
-                pool,
-                votes.llms[llm].codes[row, : len(pool.answers)].tolist(),
-                scores,
-                probes,
-                []
-                if rightness is None
-                else rightness.of_llm[llm][row, : len(pool.answers)].tolist(),
-            )
-            for llm, (pool, scores, probes) in zip(
-                llms, (next(source) for source in sources), strict=True
-            )
-        ]
-        yield RecordedQuestion(dataset, question, votes.candidates(row), int(known.gold[row]), on)
-
-
-def _of_llm(
-    recording: Recording, dataset: str, llm: str, rows: range, ids: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Pool, scores and probes of an LLM on each question."""
-    pools = _each(recording.pools(dataset, llm, rows), ids)
-    scorers = recording.scorers(dataset, llm)
-    scored = [_each(recording.score_rows(dataset, llm, scorer, rows), ids) for scorer in scorers]
-    probes = _each(
-        recording.probe_rows(dataset, llm, rows) if recording.has_probes(dataset, llm) else (), ids
-    )
-    for name, pool, probed, *scores in zip(ids, pools, probes, *scored, strict=True):
-        pool = pool or PoolRows(name, [], [], [], [], [])
-        size, own = len(pool.answers), zip(scorers, scores, strict=True)
-        yield pool, dict(_per_cot(scorer, rows, size) for scorer, rows in own if rows), probed
-
-
-def _each(rows: Iterable[Any], ids: Sequence[str]) -> Iterator[Any]:
-    """What some questions have, in their order; `None` for one that has nothing."""
-    waiting = iter(rows)
-    ahead = next(waiting, None)
-    for name in ids:
-        if ahead is None or ahead.question_id != name:
-            yield None
-        else:
-            yield ahead
-            ahead = next(waiting, None)
+        on_each = []
+        for llm, source in sources:
+            own, scored, probes = next(source)
+            pool = own or PoolRows(question.id, [], [], [], [], [])
+            size = len(pool.answers)
+            codes = votes.llms[llm].codes[row, :size].tolist()
+            scores = dict(_per_cot(name, each, size) for name, each in scored.items() if each)
+            rights = [] if rightness is None else rightness.of_llm[llm][row, :size].tolist()
+            on_each.append(LLMOnQuestion(llm, pool, codes, scores, probes, rights))
+        gold = int(known.gold[row])
+        yield RecordedQuestion(dataset, question, votes.candidates(row), gold, on_each)
 
 
 def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float | None]]:
