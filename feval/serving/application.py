@@ -52,7 +52,6 @@ from feval.serving.wire.calls import (
     keys_of,
     split_run,
 )
-from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.dialects.responses import response_id
 from feval.serving.wire.openai import (
     OWN_HEADERS,
@@ -62,6 +61,7 @@ from feval.serving.wire.openai import (
     parse,
     parse_object,
 )
+from feval.serving.wire.parts import Asked, Fields
 from feval.values import Record, RecordLike, frozen
 
 _SAID = ("role", "content", "tool_calls")
@@ -343,7 +343,9 @@ class Application:
         self, dialect: ModuleType, path: Mapping[str, str], call: Call, run: RunName
     ) -> Reply:
         """Answer a request of another dialect as the chat completion that it asks for."""
-        asked: Asked = dialect.request(parse_object(call.body), {**path, "query": call.query})
+        asked: Asked = dialect.request(
+            Fields(parse_object(call.body)), {**path, "query": call.query}
+        )
         messages, first = asked.fields["messages"], asked.instructions
         if asked.previous is not None:
             earlier = self._turns.get((run.label, asked.previous))

@@ -62,8 +62,8 @@ from feval.serving.wire.calls import (
     keys_of,
     split_run,
 )
-from feval.serving.wire.dialects.parts import Asked
 from feval.serving.wire.openai import completion_reply, conversation, usage
+from feval.serving.wire.parts import Asked, Fields
 from feval.values import Record, RecordLike, frozen
 from recorders.asking.pace import Budget, check_cost_limit, find_price
 from recorders.backends import replies
@@ -140,6 +140,10 @@ class _Settings(BaseModel, strict=True):
     max_completion_tokens: _Int64 | None = None
     top_logprobs: _Int64 | None = None
     stop: str | list[str] | None = None
+
+
+# what reading a reply that is none may raise
+_NO_REPLY = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 @frozen
@@ -337,7 +341,7 @@ class Proxy:
             sent.pop("feval", None)
         else:
             try:
-                asked = dialect.request(dict(sent), {**said, "query": urlencode(query, True)})
+                asked = dialect.request(Fields(sent), {**said, "query": urlencode(query, True)})
             except ServingError as error:
                 return error.parameter or "body"
             if asked.previous is not None:
@@ -366,7 +370,7 @@ class Proxy:
         }
         if dialect is not None:
             beta = sorted(call.headers.getlist("anthropic-beta"))
-            name = dialects.name_of(dialect)
+            name = dialect.__name__.rpartition(".")[2]
             extra[_DIALECT] = f"{name} {_digest([_shaping(sent), said.get('kind'), beta])}"
         decoding = Decoding(
             settings.temperature,
@@ -499,7 +503,7 @@ class Proxy:
         try:
             reply = whole = replies.parse(content)
             if chat.dialect is not None:
-                reply = chat.dialect.completion(whole)
+                reply = chat.dialect.completion(Fields(whole))
                 number = max(len(replies.choices_of(reply)), 1)
             reading = replies.read(
                 reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds
@@ -509,7 +513,7 @@ class Proxy:
             choices = orjson.loads(redaction.reply(_storable(kept)))[:number]
             choices += [None] * (len(completions) - len(choices))
         # no chat completion: the client may understand it
-        except (BackendError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        except (BackendError, ServingError, *_NO_REPLY):
             self.unrecorded += 1
             if self._limit is not None:
                 self._budget.pay(*self._most_tokens(chat, number), self._price(chat.request.model))
@@ -751,7 +755,7 @@ def _shown(
 ) -> Response:
     """A vendor's reply as it was asked for; as one object where no stream can be made of it."""
     if chat.dialect is not None and chat.asked is not None:
-        with suppress(AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        with suppress(*_NO_REPLY):
             reply = dialects.reply(chat.dialect, whole, chat.asked, headers)
             body = reply.body if isinstance(reply.body, bytes) else [*reply.body]
             return response(reply._replace(body=body), call)

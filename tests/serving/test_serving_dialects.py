@@ -29,6 +29,7 @@ from feval.cli.servers import runs_table
 from feval.recording import LLMInfo
 from feval.serving import Call, ReplayTransport
 from feval.serving.wire.dialects import error_shape, of_path
+from feval.serving.wire.parts import Fields
 
 MODEL = "gpt-3.5-turbo"
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(3)]
@@ -406,7 +407,7 @@ TOOL = {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}
 )  # fmt: skip
 def test_tools_and_their_results_are_those_of_openai(name, fields):
     dialect, path = of_path(PATHS[name])
-    own = dialect.request(fields_of(name, "", **fields), path).fields
+    own = dialect.request(Fields(fields_of(name, "", **fields)), path).fields
     function = {"type": "function", "function": TOOL}
     assert own["tools"] == [function]
     assert own["tool_choice"] == "required"

@@ -27,9 +27,9 @@ from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 from feval.values import Record, frozen
 
 _LOG = logging.getLogger("feval.serving")
-_JSON = "application/json"
 _SHOWN = 80
 
+JSON = "application/json"
 EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 """Headers of a stream of events."""
 
@@ -100,7 +100,7 @@ def split_run(path: str) -> tuple[str | None, str]:
 
 def json_reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
     """Return a reply with a JSON value."""
-    return Reply(status, {"content-type": _JSON, **(headers or {})}, orjson.dumps(value))
+    return Reply(status, {"content-type": JSON, **(headers or {})}, orjson.dumps(value))
 
 
 def openai_error(error: ServingError) -> Record:

@@ -1,7 +1,7 @@
 """Dialects of other vendors, and OpenAI's Responses, over the one application.
 
 Each module has `request`, which makes a chat completion of what its clients ask, `whole`, which
-makes their reply of the completion, `stream`, which makes a stream of that, `completion`, which
+makes their reply of the completion, `pieces`, which cuts that for a stream, `completion`, which
 makes a chat completion of a vendor's own reply, and `error`.
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from feval.serving.wire.calls import Reply, ServingError, json_reply, openai_error, split_run
 from feval.serving.wire.dialects import anthropic, gemini, ollama, responses
-from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire.parts import Asked, streamed
 from feval.values import RecordLike
 
 _DIALECTS = [(re.compile(each.PATH), each) for each in (responses, anthropic, gemini, ollama)]
@@ -45,19 +45,13 @@ def key_header(path: str, headers: Mapping[str, str]) -> str:
     return "authorization"
 
 
-def name_of(dialect: ModuleType) -> str:
-    """Return the name of a dialect."""
-    return dialect.__name__.rpartition(".")[2]
-
-
 def reply(
     dialect: ModuleType, whole: RecordLike, asked: Asked, headers: Mapping[str, str]
 ) -> Reply:
     """Return a whole reply of a dialect as it was asked for: as one object, or as a stream."""
     if not asked.stream:
         return json_reply(whole, headers=headers)
-    own: Reply = dialect.stream(whole, asked, headers)
-    return own
+    return streamed(asked.stream, dialect.pieces(whole), headers)
 
 
 def error_shape(path: str) -> Callable[[ServingError], object]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
 
-from feval.serving.wire.calls import EVENT_STREAM, Reply, ServingError
-from feval.serving.wire.dialects import parts
-from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire import parts
+from feval.serving.wire.calls import ServingError
 from feval.serving.wire.openai import words
+from feval.serving.wire.parts import Asked, Fields, Said
 from feval.values import Record, RecordLike
 
 PATH = r"/v1/messages(?P<count>/count_tokens)?"
@@ -22,74 +20,56 @@ _ERRORS = {
     413: "request_too_large",
 }
 _CHOICES = {"any": "required", "auto": "auto", "none": "none"}
-_REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
-_REASONS["refusal"] = "refusal"
-_STREAMED = ("text", "thinking", "tool_use")  # blocks; others come at once
+_REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "refusal": "refusal"}
 _FINISHED = {own: reason for reason, own in _REASONS.items()}
 _FINISHED |= {"end_turn": "stop", "stop_sequence": "stop"}
+_BEGUN: Record = {"text": "", "thinking": "", "signature": "", "input": {}}  # of streamed blocks
 
 
-def request(fields: Record, path: Mapping[str, str]) -> Asked:
+def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
-    parts.refuse(fields, "mcp_servers")
-    messages = []
-    if system := fields.pop("system", None):
-        messages.append(parts.message("system", _content(system, "system")[0]))
-    for where, own in parts.records(fields.pop("messages", None), "messages"):
-        content, calls, results = _content(own.get("content"), f"{where}.content")
-        messages += results
-        if content or calls or not results:
-            messages.append(parts.message(own.get("role", ""), content, calls))
-    stream = parts.streams(fields)
-    chat = parts.renamed(fields, {"stop_sequences": "stop", "output_config": "", "n": ""})
-    config = parts.as_record(fields.get("output_config"), "output_config")
-    if form := chat.pop("output_format", None) or config.get("format"):
-        chat["response_format"] = parts.schema(parts.as_record(form, "output_format").get("schema"))
-    offered = parts.records(chat.pop("tools", None), "tools")
-    chat["tools"] = [parts.tool(own, own.get("input_schema")) for _, own in offered]
-    if choice := parts.as_record(chat.pop("tool_choice", None), "tool_choice"):
-        named = {"type": "function", "function": {"name": choice.get("name")}}
-        chat["tool_choice"] = _CHOICES.get(str(choice.get("type")), named)
-    return Asked(chat | {"messages": messages}, stream, path)
+    fields.refuse("mcp_servers")
+    system, messages = _said(fields.blocks("system")), []
+    if system.content:
+        messages.append(parts.message("system", system))
+    for own in fields.records("messages"):
+        messages += _said(own.blocks("content")).messages(own.get("role", ""))
+    stream, tools = fields.stream("named"), fields.tools("input_schema")
+    form = fields.record("output_format") or fields.record("output_config").record("format")
+    chosen = fields.record("tool_choice")
+    chat = fields.rest({"stop_sequences": "stop"}) | {"messages": messages, "tools": tools}
+    if form:
+        chat["response_format"] = parts.schema(form.get("schema"))
+    if chosen:
+        usual = parts.choice(chosen.get("name"))
+        chat["tool_choice"] = _CHOICES.get(str(chosen.get("type")), usual)
+    return Asked(chat, stream, path)
 
 
-def _content(value: object, where: str) -> tuple[list[str | Record], list[Record], list[Record]]:
-    """Texts and other parts of a content, calls of tools, and messages with their results."""
-    if isinstance(value, str):
-        return [value], [], []
-    own: list[str | Record] = []
-    calls, results = [], []
-    for each, block in parts.records(value, where):
-        kind = parts.as_text(block.get("type"), f"{each}.type")
+def _said(blocks: Iterable[Fields]) -> Said:
+    said = Said()
+    for block in blocks:
+        kind = block.text("type")
         if kind == "text":
-            own.append(parts.as_text(block.get("text"), f"{each}.text"))
+            said.content.append(block.text("text"))
+        elif kind == "thinking":
+            said.thoughts.append(block.text("thinking"))
         elif kind == "tool_use":
-            calls.append(parts.call(block.get("name"), block.get("input"), block.get("id")))
+            said.call(block.get("name"), block.get("input"), block.get("id"))
         elif kind == "tool_result":
-            said = _content(block.get("content") or "", f"{each}.content")[0]
-            said += [{"type": "error"}] if block.get("is_error") else []
-            asked = {"tool_call_id": block.get("tool_use_id")}
-            results.append(parts.message("tool", said) | asked)
-        elif kind not in ("thinking", "redacted_thinking"):
-            own.append({"type": kind})
-    return own, calls, results
+            result = _said(block.blocks("content"))
+            result.content += [{"type": "error"}] if block.get("is_error") else []
+            said.result(result, block.get("tool_use_id"))
+        elif kind != "redacted_thinking":
+            said.content.append({"type": kind})
+    return said
 
 
 def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Record:
     """Return a completion as a message."""
-    [choice] = completion["choices"]
-    blocks: list[Record] = []
-    if thoughts := parts.thoughts(choice):
-        blocks.append({"type": "thinking", "thinking": thoughts, "signature": ""})
-    if (text := parts.text(choice)) or not parts.calls(choice):
-        blocks.append({"type": "text", "text": text})
-    blocks += [
-        {"type": "tool_use", "id": number, "name": name, "input": parts.arguments(arguments)}
-        for number, name, arguments in parts.calls(choice)
-    ]
-    usage, reason = completion["usage"], parts.reason(choice)
-    if parts.calls(choice) and reason != "length":
-        reason = "tool_calls"  # also where it was forced
+    told, usage = parts.told(completion["choices"][0]), completion["usage"]
+    # also where a call was forced
+    reason = "tool_calls" if told.calls and told.reason != "length" else told.reason
     stops = asked.fields.get("stop")
     stopped = reason == "stop" and "x-feval-cut" in headers
     return {
@@ -97,7 +77,14 @@ def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         "type": "message",
         "role": "assistant",
         "model": completion["model"],
-        "content": blocks,
+        "content": [
+            *({"type": "thinking", "thinking": own, "signature": ""} for own in told.thoughts),
+            *({"type": "text", "text": own} for own in told.texts),
+            *(
+                {"type": "tool_use", "id": number, "name": name, "input": parts.arguments(text)}
+                for number, name, text in told.calls
+            ),
+        ],
         "stop_reason": "stop_sequence" if stopped else _REASONS.get(reason, "end_turn"),
         # which of several texts it was is not known
         "stop_sequence": stops[0] if stopped and stops and len(stops) == 1 else None,
@@ -110,60 +97,41 @@ def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
     }
 
 
-def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a message as its events."""
-    return Reply(200, EVENT_STREAM | dict(headers), parts.events(_events(whole)))
-
-
-def completion(reply: RecordLike) -> Record:
+def completion(reply: Fields) -> Record:
     """Return a vendor's reply as a chat completion."""
-    blocks, usage = reply["content"], reply["usage"]
-    made = [
-        parts.call(own["name"], own["input"], own["id"])
-        for own in blocks
-        if own["type"] == "tool_use"
-    ]
-    hidden = ("tool_use", "redacted_thinking")
-    message: Record = {"content": [own for own in blocks if own["type"] not in hidden]}
-    message["tool_calls"] = made
+    usage = reply.record("usage")
     cached = usage.get("cache_read_input_tokens") or 0
     prompt = usage["input_tokens"] + cached + (usage.get("cache_creation_input_tokens") or 0)
-    counts = (prompt, cached, usage["output_tokens"], None)
-    return parts.completion(reply, [(message, _FINISHED.get(reply["stop_reason"]))], counts)
+    ended = [(_said(reply.records("content")), _FINISHED.get(reply["stop_reason"]))]
+    return parts.completion(reply, ended, (prompt, cached, usage["output_tokens"], None))
 
 
-def _events(whole: RecordLike) -> Iterator[Record]:
+def pieces(whole: RecordLike) -> Iterator[Record]:
+    """Yield the events of a stream of a message."""
     ends = {name: whole.get(name) for name in ("stop_reason", "stop_sequence")}
     usage: Record = whole.get("usage") or {}
     begun: Record = {"content": [], **dict.fromkeys(ends), "usage": usage | {"output_tokens": 0}}
     yield {"type": "message_start", "message": {**whole, **begun}}
     for index, block in enumerate(whole["content"]):
-        yield {"type": "content_block_start", "index": index, "content_block": _begun(block)}
-        for delta in _deltas(block):
+        deltas = list(_deltas(block))  # none of those that come at once
+        empty = {name: own for name, own in _BEGUN.items() if deltas and name in block}
+        yield {"type": "content_block_start", "index": index, "content_block": block | empty}
+        for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": ends, "usage": usage}
     yield {"type": "message_stop"}
 
 
-def _begun(block: RecordLike) -> RecordLike:
-    empty: Record = {"text": "", "thinking": "", "signature": "", "input": {}}
-    if block["type"] not in _STREAMED:
-        return block
-    return {name: empty.get(name, value) for name, value in block.items() if name != "type"} | {
-        "type": block["type"]
-    }
-
-
 def _deltas(block: RecordLike) -> Iterator[Record]:
     kind = block["type"]
     if kind == "tool_use":
         yield {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
-    elif kind in _STREAMED:
-        for word in words(block.get(kind) or ""):
+    elif kind in ("text", "thinking"):
+        for word in words(block[kind]):
             yield {"type": f"{kind}_delta", kind: word}
-    if block.get("signature"):
-        yield {"type": "signature_delta", "signature": block["signature"]}
+        if block.get("signature"):
+            yield {"type": "signature_delta", "signature": block["signature"]}
 
 
 def error(problem: ServingError) -> Record:
@@ -180,14 +148,9 @@ def counted(tokens: int) -> Record:
 
 def models(known: Mapping[str, int]) -> Record:
     """Return the list of LLMs, with when each was recorded in Unix seconds."""
-    data: list[dict[str, Any]] = [
-        {
-            "type": "model",
-            "id": name,
-            "display_name": name,
-            "created_at": datetime.fromtimestamp(seconds, UTC).isoformat(),
-        }
+    data = [
+        {"type": "model", "id": name, "display_name": name, "created_at": parts.when(seconds)}
         for name, seconds in known.items()
     ]
-    ends = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return {"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[1]}
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"data": data, "has_more": False, "first_id": first, "last_id": last}

@@ -3,126 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
-import orjson
-
-from feval.serving.wire.calls import Reply, ServingError
-from feval.serving.wire.dialects import parts
-from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire import parts
+from feval.serving.wire.calls import ServingError
 from feval.serving.wire.openai import words
+from feval.serving.wire.parts import Asked, Fields, Said
 from feval.values import Record, RecordLike
 
 PATH = r"/api/(?P<kind>chat|generate)"
-_NAMES = {"num_predict": "max_tokens", "keep_alive": "", "options": "", "n": ""}
 
 
-def request(fields: Record, path: Mapping[str, str]) -> Asked:
+def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
-    parts.refuse(fields, "context", "suffix", "template", "raw")
-    stream = parts.streams(fields, usual=True)
-    chat = parts.renamed(parts.as_record(fields.get("options"), "options") | fields, _NAMES)
+    fields.refuse("context", "suffix", "template", "raw")
+    stream, form = fields.stream("lines", usual=True), fields.pop("format", None)
+    if path["kind"] == "generate":
+        asked = {"role": "user", "content": fields.text("prompt", "")}
+        asked["images"] = fields.pop("images", None)
+        system = {"role": "system", "content": fields.text("system", "")}
+        fields["messages"] = [system, asked] if system["content"] else [asked]
+    said = [(own.get("role", ""), _said(own)) for own in fields.records("messages")]
+    chat = fields.record("options").rest({"num_predict": "max_tokens"})
+    chat |= fields.rest({"keep_alive": ""})
+    chat["messages"] = [each for role, own in said for each in own.messages(role)]
     if (chat.get("max_tokens") or 0) in (-1, -2):  # no limit
         del chat["max_tokens"]
-    form = chat.pop("format", None) or None
-    if form is not None:
-        own = form == "json"
-        chat["response_format"] = {"type": "json_object"} if own else parts.schema(form)
-    if path["kind"] == "chat":
-        sent = parts.records(chat.get("messages"), "messages")
-        chat["messages"] = [_message(own, where) for where, own in sent]
-    else:
-        asked = {"role": "user", "content": chat.pop("prompt", ""), "images": chat.pop("images", 0)}
-        system = {"role": "system", "content": chat.pop("system", "")}
-        chat["messages"] = [
-            _message(own, name)
-            for name, own in (("system", system), ("prompt", asked))
-            if name == "prompt" or own["content"]
-        ]
+    if form:
+        schema = {"type": "json_object"} if form == "json" else parts.schema(form)
+        chat["response_format"] = schema
     return Asked(chat, stream, path)
 
 
-def _message(own: Record, where: str) -> Record:
-    content: list[str | Record] = [parts.as_text(own.get("content") or "", where)]
-    content += [{"type": "image_url"}] if own.get("images") else []
-    calls = [
-        parts.call(made.get("name"), made.get("arguments"))
-        for each, call in parts.records(own.get("tool_calls"), f"{where}.tool_calls")
-        for made in [parts.as_record(call.get("function"), each)]
-    ]
-    said = {"tool_call_id": own.get("tool_name")} if own.get("role") == "tool" else {}
-    return parts.message(own.get("role", ""), content, calls) | said
+def _said(own: Fields) -> Said:
+    said = Said()
+    said.content.append(own.text("content", ""))
+    said.content += [{"type": "image_url"}] if own.get("images") else []
+    said.thoughts.append(own.text("thinking", ""))
+    for made in own.records("tool_calls"):
+        call = made.record("function")
+        said.call(call.get("name"), call.get("arguments"), made.get("id"))
+    if own.get("role") == "tool":
+        result = Said()
+        result.result(said, own.get("tool_name"))
+        return result
+    return said
 
 
 def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
     """Return a completion as one object."""
-    [choice] = completion["choices"]
-    text, thoughts = parts.text(choice), parts.thoughts(choice)
-    said: Record = {"thinking": thoughts} if thoughts else {}
+    choice, usage = completion["choices"][0], completion["usage"]
+    told = parts.told(choice)
+    said: Record = {"thinking": told.thoughts[0]} if told.thoughts else {}
     if asked.path["kind"] == "chat":
         made = [
-            {"function": {"name": name, "arguments": parts.arguments(arguments)}}
-            for _, name, arguments in parts.calls(choice)
+            {"function": {"name": name, "arguments": parts.arguments(text)}}
+            for _, name, text in told.calls
         ]
-        said |= {"role": "assistant", "content": text} | ({"tool_calls": made} if made else {})
-        said = {"message": said}
+        said |= {"role": "assistant", "content": "".join(told.texts)}
+        said = {"message": said | ({"tool_calls": made} if made else {})}
     else:
-        said["response"] = text
+        said["response"] = "".join(told.texts)
     return {
         "model": completion["model"],
-        "created_at": _time(completion["created"]),
+        "created_at": parts.when(completion["created"]),
         **said,
         "done": True,
         "done_reason": "length" if choice["finish_reason"] == "length" else "stop",
-        "total_duration": 0,
-        "load_duration": 0,
-        "prompt_eval_count": completion["usage"]["prompt_tokens"],
-        "prompt_eval_duration": 0,
-        "eval_count": completion["usage"]["completion_tokens"],
-        "eval_duration": 0,
+        "prompt_eval_count": usage["prompt_tokens"],
+        "eval_count": usage["completion_tokens"],
     }
 
 
-def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return an object as lines of such."""
-    lines = (orjson.dumps(each) + b"\n" for each in _pieces(whole))
-    return Reply(200, {"content-type": "application/x-ndjson", **headers}, lines)
-
-
-def _pieces(whole: RecordLike) -> Iterator[Record]:
+def pieces(whole: RecordLike) -> Iterator[Record]:
+    """Yield the objects of a stream of one."""
     shared = {name: whole.get(name) for name in ("model", "created_at")} | {"done": False}
     is_chat = "message" in whole
     said: RecordLike = whole["message"] if is_chat else whole
     empty: Record = {"role": "assistant", "content": ""} if is_chat else {"response": ""}
-    pieces: list[Record] = [
+    said_first: list[Record] = [
         {name: word}
         for name in ("thinking", "content" if is_chat else "response")
         for word in words(said.get(name) or "")
     ]
-    pieces += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
-    for own in pieces:
+    said_first += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
+    for own in said_first:
         yield shared | ({"message": empty | own} if is_chat else empty | own)
     rest = {name: own for name, own in whole.items() if name != "thinking"}
     yield rest | ({"message": empty} if is_chat else empty)
 
 
-def completion(reply: RecordLike) -> Record:
+def completion(reply: Fields) -> Record:
     """Return a vendor's reply as a chat completion."""
-    said = reply.get("message") or {**reply, "content": reply["response"]}
-    message = {
-        "content": said["content"],
-        "reasoning": said.get("thinking"),
-        "tool_calls": [
-            parts.call(own["function"]["name"], own["function"]["arguments"], own.get("id"))
-            for own in said.get("tool_calls") or ()
-        ],
-    }
+    said = reply.record("message") or Fields(reply | {"content": reply["response"]})
     counts = (reply.get("prompt_eval_count"), None, reply.get("eval_count"), None)
-    return parts.completion(reply, [(message, reply.get("done_reason"))], counts)
-
-
-def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+    return parts.completion(reply, [(_said(said), reply.get("done_reason"))], counts)
 
 
 def error(problem: ServingError) -> Record:
@@ -132,16 +106,8 @@ def error(problem: ServingError) -> Record:
 
 def models(known: Mapping[str, int]) -> Record:
     """Return the list of LLMs, with when each was recorded in Unix seconds."""
-    return {
-        "models": [
-            {
-                "name": name,
-                "model": name,
-                "modified_at": _time(seconds),
-                "size": 0,
-                "digest": "",
-                "details": {"format": "recorded", "family": ""},
-            }
-            for name, seconds in known.items()
-        ]
-    }
+    data = [
+        {"name": name, "model": name, "modified_at": parts.when(seconds)}
+        for name, seconds in known.items()
+    ]
+    return {"models": data}

@@ -4,175 +4,149 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from feval.serving.wire.calls import EVENT_STREAM, Reply, openai_error
-from feval.serving.wire.dialects import parts
-from feval.serving.wire.dialects.parts import Asked
+from feval.serving.wire import parts
+from feval.serving.wire.calls import openai_error
 from feval.serving.wire.openai import words
+from feval.serving.wire.parts import Asked, Fields, Said
 from feval.values import Record, RecordLike
 
 PATH = r"(?:/v1|/openai(?:/v1)?)/responses"
 error = openai_error
-_NAMES = {
-    "max_output_tokens": "max_tokens", "include": "", "truncation": "", "text": "",
-    "reasoning": "", "background": "", "n": "",
-}  # fmt: skip
+_NAMES = {"max_output_tokens": "max_tokens", "include": "", "truncation": "", "background": ""}
+_FINISHED = {"completed": "stop", "max_output_tokens": "length"}
+_FINISHED["content_filter"] = "content_filter"
+_EMPTY: Record = {
+    "content": [],
+    "arguments": "",
+    "input": "",
+    "status": "in_progress",
+}  # of an item begun
+_ROLES = dict.fromkeys(("function_call", "reasoning"), "assistant")
 
 
-_FINISHED = {
-    "completed": "stop", "max_output_tokens": "length", "content_filter": "content_filter",
-}  # fmt: skip
-
-
-def request(fields: Record, path: Mapping[str, str]) -> Asked:
+def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     """Return a request as a chat completion."""
-    parts.refuse(fields, "prompt", "conversation")
-    given, stream = fields.pop("input", None), parts.streams(fields)
-    system, previous = fields.pop("instructions", None), fields.pop("previous_response_id", None)
-    if previous is not None:
-        parts.as_text(previous, "previous_response_id")
-    turn: list[Record] = []
-    if isinstance(given, str):
-        turn.append(parts.message("user", [given]))
-    else:
-        for where, item in parts.records(given, "input"):
-            _add(turn, item, where)
-    chat = parts.renamed(fields, _NAMES)
-    effort = parts.as_record(fields.get("reasoning"), "reasoning").get("effort")
-    if effort is not None:
-        chat["reasoning_effort"] = effort
-    form = parts.as_record(parts.as_record(fields.get("text"), "text").get("format"), "text.format")
+    fields.refuse("prompt", "conversation")
+    stream, is_kept = fields.stream("named"), fields.get("store") is not False
+    system, previous = fields.text("instructions", ""), fields.text("previous_response_id", "")
+    if isinstance(fields.get("input"), str):
+        fields["input"] = [{"role": "user", "content": fields["input"]}]
+    said: list[tuple[str, Said]] = []
+    for item in fields.records("input"):
+        role = str(item.get("role") or _ROLES.get(str(item.get("type")), "user"))
+        if not said or (said[-1][0], role) != ("assistant", "assistant"):
+            said.append((role, Said()))
+        _add(said[-1][1], item)
+    first = [{"role": "system", "content": system}] if system else []
+    tools, effort = fields.tools("parameters"), fields.record("reasoning").get("effort")
+    form: Record = fields.record("text").record("format")
     if form.get("type") == "json_schema":
         form = parts.schema(form.get("schema"), form.get("name"), form.get("strict"))
+    chat = fields.rest(_NAMES) | {"tools": tools}
+    chat["messages"] = first + [each for role, own in said for each in own.messages(role)]
+    if effort is not None:
+        chat["reasoning_effort"] = effort
     if form:
         chat["response_format"] = form
-    offered = parts.records(chat.pop("tools", None), "tools")
-    chat["tools"] = [parts.tool(own, own.get("parameters")) for _, own in offered]
     if isinstance(choice := chat.get("tool_choice"), dict) and choice.get("type") == "function":
-        chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
-    before = [parts.message("system", [parts.as_text(system, "instructions")])] if system else []
-    chat["messages"] = before + turn
-    return Asked(chat, stream, path, previous, len(before), fields.get("store") is not False)
+        chat["tool_choice"] = parts.choice(choice.get("name"))
+    return Asked(chat, stream, path, previous or None, len(first), is_kept)
 
 
-def _add(turn: list[Record], item: Record, where: str) -> None:
-    """Add an item to messages; calls of tools belong to one message of the assistant."""
-    kind = item.get("type", "message")
+def _add(said: Said, item: Fields) -> None:
+    kind, own = item.text("type", "message"), Said()
     if kind == "function_call":
-        made = parts.call(item.get("name"), item.get("arguments"), item.get("call_id"))
-        if not (turn and turn[-1]["role"] == "assistant"):
-            turn.append(parts.message("assistant", []))
-        turn[-1].setdefault("tool_calls", []).append(made)
+        said.call(item.get("name"), item.get("arguments"), item.get("call_id"))
     elif kind == "function_call_output":
-        said = _content(item.get("output"), f"{where}.output")
-        turn.append(parts.message("tool", said) | {"tool_call_id": item.get("call_id")})
+        said.result(_read(own, item, "output"), item.get("call_id"))
+    elif kind == "reasoning":
+        _read(_read(own, item, "summary"), item, "content")
+        said.thoughts += [text for text in own.content if isinstance(text, str)]
     elif kind == "message":
-        content = _content(item.get("content"), f"{where}.content")
-        turn.append(parts.message(item.get("role", ""), content))
-    elif kind != "reasoning":
-        turn.append(parts.message("user", [{"type": str(kind)}]))
+        _read(said, item, "content")
+    else:
+        said.content.append({"type": kind})
 
 
-def _content(value: object, where: str) -> list[str | Record]:
-    if isinstance(value, str):
-        return [value]
-    own: list[str | Record] = []
-    for each, part in parts.records(value, where):
-        kind = parts.as_text(part.get("type"), f"{each}.type")
-        is_text = kind in ("input_text", "output_text", "text")
-        own.append(parts.as_text(part.get("text"), f"{each}.text") if is_text else {"type": kind})
-    return own
+def _read(said: Said, item: Fields, name: str) -> Said:
+    for part in item.blocks(name):
+        kind = part.text("type")
+        said.refused |= kind == "refusal"
+        text = part.get("refusal", part.get("text"))
+        said.content.append(text if isinstance(text, str) else {"type": kind})
+    return said
 
 
 def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
     """Return a completion as a response."""
-    [choice] = completion["choices"]
-    name, limited = completion["id"].partition("-")[2], choice["finish_reason"] == "length"
-    status = "incomplete" if limited else "completed"
+    told, usage = parts.told(completion["choices"][0]), completion["usage"]
+    name, is_limited = completion["id"].partition("-")[2], told.reason == "length"
+    status = "incomplete" if is_limited else "completed"
     output: list[Record] = []
-    if thoughts := parts.thoughts(choice):
-        content = [{"type": "reasoning_text", "text": thoughts}]
+    for text in told.thoughts:
+        content = [{"type": "reasoning_text", "text": text}]
         output.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "content": content})
-    if (text := parts.text(choice)) or not parts.calls(choice):
+    for text in told.texts:
         said: Record = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        if parts.reason(choice) == "refusal":
+        if told.reason == "refusal":
             said = {"type": "refusal", "refusal": text}
         own = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": status}
         output.append(own | {"content": [said]})
-    for at, (number, called, arguments) in enumerate(parts.calls(choice)):
-        made = {"call_id": number, "name": called, "arguments": arguments, "status": "completed"}
+    for at, (number, called, text) in enumerate(told.calls):
+        made = {"call_id": number, "name": called, "arguments": text, "status": "completed"}
         output.append({"type": "function_call", "id": f"fc_{at}_{name}"} | made)
-    usage, fields = completion["usage"], asked.fields
-    counts = {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": usage["prompt_tokens_details"],
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {
-            "reasoning_tokens": usage["completion_tokens_details"]["reasoning_tokens"] or 0
-        },
-        "total_tokens": usage["total_tokens"],
-    }
+    reasoning = usage["completion_tokens_details"]["reasoning_tokens"] or 0
     return {
         "id": response_id(completion),
         "object": "response",
         "created_at": completion["created"],
         "status": status,
-        "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if limited else None,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_limited else None,
         "model": completion["model"],
         "output": output,
         "previous_response_id": asked.previous,
-        "instructions": None,
-        "metadata": fields.get("metadata") or {},
+        "metadata": asked.fields.get("metadata") or {},
         "parallel_tool_calls": True,
-        "temperature": fields.get("temperature"),
-        "top_p": fields.get("top_p"),
         "tool_choice": "auto",
         "tools": [],
-        "usage": counts,
+        **{own: asked.fields.get(own) for own in ("temperature", "top_p", "error", "instructions")},
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": usage["prompt_tokens_details"],
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": reasoning},
+            "total_tokens": usage["total_tokens"],
+        },
     }
 
 
-def stream(whole: RecordLike, _: Asked, headers: Mapping[str, str]) -> Reply:
-    """Return a response as its events."""
-    numbered = (own | {"sequence_number": at} for at, own in enumerate(_events(whole)))
-    return Reply(200, EVENT_STREAM | dict(headers), parts.events(numbered))
-
-
-def completion(reply: RecordLike) -> Record:
+def completion(reply: Fields) -> Record:
     """Return a vendor's reply as a chat completion."""
-    if reply["status"] not in ("completed", "incomplete"):
-        raise ValueError(f"a response that is {reply['status']}")
-    blocks: list[Record] = []
-    message: Record = {"content": blocks, "tool_calls": []}
-    for item in reply["output"]:
-        if item["type"] == "function_call":
-            made = parts.call(item["name"], item["arguments"], item["call_id"])
-            message["tool_calls"].append(made)
-        elif item["type"] == "reasoning":
-            said = item.get("content") or item["summary"]
-            blocks += [{"type": "thinking", "thinking": own["text"]} for own in said]
-        elif item["type"] != "message":
-            blocks.append({"type": item["type"]})
-        for own in item["content"] if item["type"] == "message" else ():
-            if own["type"] == "refusal":
-                message["refusal"] = own["refusal"]
-            else:
-                kind = "text" if own["type"] == "output_text" else own["type"]
-                blocks.append({"type": kind, "text": own.get("text")})
-    reason = str((reply.get("incomplete_details") or {}).get("reason", reply["status"]))
-    usage = reply["usage"]
+    status, said, output = reply["status"], Said(), reply.records("output")
+    if status not in ("completed", "incomplete"):
+        raise ValueError(f"a response that is {status}")
+    for item in output:
+        _add(said, item)
+    reason = _FINISHED.get(str(reply.record("incomplete_details").get("reason", status)))
+    usage = reply.record("usage")
     counts = (
         usage["input_tokens"],
-        (usage.get("input_tokens_details") or {}).get("cached_tokens"),
+        usage.record("input_tokens_details").get("cached_tokens"),
         usage["output_tokens"],
-        (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
+        usage.record("output_tokens_details").get("reasoning_tokens"),
     )
-    return parts.completion(reply, [(message, _FINISHED.get(reason))], counts)
+    return parts.completion(reply, [(said, reason)], counts)
 
 
 def response_id(completion: RecordLike) -> str:
     """Return the id by which a later request may continue a reply."""
     return f"resp_{completion['id'].partition('-')[2]}"
+
+
+def pieces(whole: RecordLike) -> Iterator[Record]:
+    """Yield the events of a stream of a response."""
+    for number, own in enumerate(_events(whole)):
+        yield own | {"sequence_number": number}
 
 
 def _events(whole: RecordLike) -> Iterator[Record]:
@@ -181,23 +155,24 @@ def _events(whole: RecordLike) -> Iterator[Record]:
         yield {"type": f"response.{kind}", "response": begun}
     for index, item in enumerate(whole["output"]):
         place: Record = {"output_index": index}
-        empty: Record = {"content": []} if "content" in item else {}
-        empty |= {"arguments": ""} if "arguments" in item else {}
-        started = item | empty | {"status": "in_progress"}
+        started = {name: _EMPTY.get(name, own) for name, own in item.items()}
         yield {"type": "response.output_item.added", "item": started} | place
         place["item_id"] = item.get("id")
-        for at, part in enumerate(item.get("content") or ()):
-            kind, where = part["type"], place | {"content_index": at}
-            name = "refusal" if kind == "refusal" else "text"
-            more: Record = {"logprobs": []} if kind == "output_text" else {}
-            yield {"type": "response.content_part.added", "part": part | {name: ""}} | where
-            for word in words(part.get(name) or ""):
-                yield {"type": f"response.{kind}.delta", "delta": word} | where | more
-            yield {"type": f"response.{kind}.done", name: part.get(name)} | where | more
-            yield {"type": "response.content_part.done", "part": part} | where
-        if item["type"] == "function_call":
-            made, kind = item["arguments"], "response.function_call_arguments"
-            yield {"type": f"{kind}.delta", "delta": made} | place
-            yield {"type": f"{kind}.done", "arguments": made, "name": item["name"]} | place
+        for field, before in (("summary", "reasoning_summary"), ("content", "content")):
+            for at, part in enumerate(item.get(field) or ()):
+                kind, where = part["type"], place | {f"{field}_index": at}
+                name = "refusal" if kind == "refusal" else "text"
+                more: Record = {"logprobs": []} if kind == "output_text" else {}
+                said = f"response.{kind}" if field == "content" else f"response.reasoning_{kind}"
+                begun = part | {name: ""}
+                yield {"type": f"response.{before}_part.added", "part": begun} | where
+                for word in words(part.get(name) or ""):
+                    yield {"type": f"{said}.delta", "delta": word} | where | more
+                yield {"type": f"{said}.done", name: part.get(name)} | where | more
+                yield {"type": f"response.{before}_part.done", "part": part} | where
+        for field in {"arguments", "input"} & item.keys():
+            own, said = {field: item[field]}, f"response.{item['type']}_{field}"
+            yield {"type": f"{said}.delta", "delta": item[field]} | place
+            yield {"type": f"{said}.done", "name": item.get("name")} | own | place
         yield {"type": "response.output_item.done", "item": item, "output_index": index}
     yield {"type": f"response.{whole['status']}", "response": whole}
