@@ -52,7 +52,6 @@ from feval.serving.wire.calls import (
     keys_of,
     split_run,
 )
-from feval.serving.wire.dialects.responses import response_id
 from feval.serving.wire.openai import (
     OWN_HEADERS,
     CompletionRequest,
@@ -361,11 +360,12 @@ class Application:
         if "count" in path:
             return json_reply(dialect.counted(self._counted(call)))
         _, completion, headers = self._completion("chat", call, run)
+        whole = dialect.whole(completion, asked, "x-feval-cut" in headers)
         if asked.kept:
             said = completion["choices"][0]["message"]
             turn = [*messages[first:], {name: said[name] for name in _SAID if name in said}]
-            self._turns.put((run.label, response_id(completion)), turn, 3 * len(call.body))
-        return dialects.reply(dialect, dialect.whole(completion, asked, headers), asked, headers)
+            self._turns.put((run.label, whole["id"]), turn, 3 * len(call.body))
+        return dialects.reply(dialect, whole, asked, headers)
 
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         request, completion, headers = self._completion(kind, call, run)

@@ -120,6 +120,7 @@ _MISSES = ("not_recorded", "model_not_found")
 _QUERY = {"alt", "api-version", "beta", "key"}  # fields that shape no reply
 _STREAMED = re.compile(r"(?<=[?&])alt=[^&]*&?")
 _STREAMS = re.compile(r"(:|%3A)streamG", re.IGNORECASE)
+_OF_GOOGLE = re.compile(r"/v1(beta|alpha)(?!.*/(openai|projects)/)|/v1/models/.+:[a-zA-Z]+$")
 _PASSED = re.compile(r"/(v1|v1beta1?|v1alpha|api|openai|engines)(/|$)")
 
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
@@ -673,7 +674,7 @@ class Proxy:
         if key := sent.pop("key", None):  # HTTP libraries log queries
             headers.setdefault("x-goog-api-key", key)
             target = path + (f"?{urlencode(sent)}" if sent else "")
-        name = dialects.key_header(path, call.headers)
+        name = _key_header(path, call.headers)
         own = {each.lower(): value for each, value in self._upstream.headers.items()}
         if key := own.get("authorization"):  # in place of the client's
             headers = {each: headers[each] for each in headers if not _KEY_NAME.search(each)}
@@ -729,6 +730,18 @@ def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Ser
         limits=_LIMITS,
         lifespan=proxy.lifespan,
     )
+
+
+def _key_header(path: str, headers: Mapping[str, str]) -> str:
+    """Return the header in which servers take a key at a path."""
+    path, listed = unquote(path), dialects.list_of(path, headers)
+    if path.startswith("/openai/"):
+        return "api-key"
+    if path.startswith("/v1/messages") or listed is dialects.anthropic:
+        return "x-api-key"
+    if _OF_GOOGLE.match(path) or listed is dialects.gemini:
+        return "x-goog-api-key"
+    return "authorization"
 
 
 def messages_id(messages: Sequence[Message]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -87,7 +88,7 @@ class Fields(dict[str, Any]):
         """Take the tools, whose parameters have a schema in a field of this name."""
         return [tool(own, own.get(schema)) for own in self.records("tools")]
 
-    def rest(self, names: Mapping[str, str]) -> Record:
+    def rest(self, names: Mapping[str, str] = MappingProxyType({})) -> Record:
         """Return what was not taken, by OpenAI's names; not what is null or whose name is empty."""
         self.pop("n", None)
         own = {names.get(name, name): value for name, value in self.items() if value is not None}
@@ -123,24 +124,24 @@ class Said:
         function = {"name": name, "arguments": text}
         self.calls.append({"id": number, "type": "function", "function": function})
 
-    def result(self, said: Said, number: object) -> None:
+    def result(self, content: Sequence[str | Record], number: object) -> None:
         """Add the result of a call, by the id of that."""
-        self.results.append(message("tool", said) | {"tool_call_id": number})
+        self.results.append(message("tool", content) | {"tool_call_id": number})
 
     def messages(self, role: str) -> list[Record]:
-        """Return the results, and what else is said."""
-        is_more = self.content or self.calls or not (self.results or self.thoughts)
-        return [*self.results, *([message(role, self)] if is_more else ())]
+        """Return the results, and the message with what else is said, but for thoughts."""
+        if (self.results or self.thoughts) and not (self.content or self.calls):
+            return self.results
+        own = message(role, self.content) | ({"tool_calls": self.calls} if self.calls else {})
+        return [*self.results, own]
 
 
-def message(role: str, said: Said) -> Record:
-    """Return the message with what is said, but for thoughts and results."""
-    content: Any = [
-        {"type": "text", "text": part} if isinstance(part, str) else part for part in said.content
-    ]
-    if all(isinstance(part, str) for part in said.content):
-        content = "".join(map(str, said.content))
-    return {"role": role, "content": content} | ({"tool_calls": said.calls} if said.calls else {})
+def message(role: str, content: Sequence[str | Record]) -> Record:
+    """Return a message of texts and other parts, which are named only."""
+    if all(isinstance(part, str) for part in content):
+        return {"role": role, "content": "".join(map(str, content))}
+    texts = [{"type": "text", "text": own} if isinstance(own, str) else own for own in content]
+    return {"role": role, "content": texts}
 
 
 def tool(own: RecordLike, parameters: object) -> Record:
@@ -160,9 +161,12 @@ def choice(name: object) -> Record:
     return {"type": "function", "function": {"name": name}}
 
 
-def schema(own: object, name: object = "reply", strict: object = True) -> Record:
-    """Return the format that demands JSON by a schema."""
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": own, "strict": strict}}
+def form(schema: object = None, name: object = "reply", strict: object = True) -> Record:
+    """Return the format that demands JSON, by a schema if there is one."""
+    if schema is None:
+        return {"type": "json_object"}
+    own = {"name": name, "schema": schema, "strict": strict}
+    return {"type": "json_schema", "json_schema": own}
 
 
 class Told(NamedTuple):
@@ -221,7 +225,8 @@ def completion(
     """
     choices: list[Record] = []
     for said, reason in ended:
-        own = message("assistant", said) | {"reasoning": "".join(said.thoughts)}
+        own = message("assistant", said.content) | {"reasoning": "".join(said.thoughts)}
+        own["tool_calls"] = said.calls
         if not isinstance(own["content"], str):
             raise TypeError("a part that is neither text nor thoughts")
         reason = "tool_calls" if said.calls and reason == "stop" else reason

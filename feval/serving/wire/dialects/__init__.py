@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from urllib.parse import unquote
 
 from feval.serving.wire.calls import Reply, ServingError, json_reply, openai_error, split_run
 from feval.serving.wire.dialects import anthropic, gemini, ollama, responses
@@ -19,7 +18,6 @@ from feval.values import RecordLike
 
 _DIALECTS = [(re.compile(each.PATH), each) for each in (responses, anthropic, gemini, ollama)]
 _LISTS = {"/api/tags": ollama, "/v1beta/models": gemini, "/v1alpha/models": gemini}
-_OF_GOOGLE = re.compile(r"/v1(beta|alpha)(?!.*/(openai|projects)/)|/v1/models/.+:[a-zA-Z]+$")
 _AZURE = re.compile(
     r"(?:/openai/deployments|(?:/v1)?/engines)/(?P<model>.+?)/(?P<path>(?:chat/)?completions)"
 )
@@ -31,18 +29,6 @@ def of_path(path: str) -> tuple[ModuleType, dict[str, str]] | None:
         if found := pattern.fullmatch(path):
             return dialect, {name: value for name, value in found.groupdict().items() if value}
     return None
-
-
-def key_header(path: str, headers: Mapping[str, str]) -> str:
-    """Return the header in which servers take a key at a path."""
-    path, listed = unquote(path), list_of(path, headers)
-    if path.startswith("/openai/"):
-        return "api-key"
-    if path.startswith("/v1/messages") or listed is anthropic:
-        return "x-api-key"
-    if _OF_GOOGLE.match(path) or listed is gemini:
-        return "x-goog-api-key"
-    return "authorization"
 
 
 def reply(
@@ -57,14 +43,15 @@ def reply(
 def error_shape(path: str) -> Callable[[ServingError], object]:
     """Return what makes an error as clients of a path expect it."""
     found = of_path(split_run(path)[1])
-    return openai_error if found is None else found[0].error
+    return found[0].error if found else openai_error
 
 
 def list_of(path: str, headers: Mapping[str, str]) -> ModuleType | None:
     """Return the dialect in which LLMs are listed at a path; `None` for OpenAI's own."""
     if path == "/v1/models":
-        by_header = {"anthropic-version": anthropic, "x-goog-api-key": gemini}
-        return next((by_header[name] for name in by_header if name in headers), None)
+        if "anthropic-version" in headers:
+            return anthropic
+        return gemini if "x-goog-api-key" in headers else None
     return _LISTS.get(path)
 
 

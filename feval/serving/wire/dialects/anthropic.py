@@ -31,7 +31,7 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     fields.refuse("mcp_servers")
     system, messages = _said(fields.blocks("system")), []
     if system.content:
-        messages.append(parts.message("system", system))
+        messages.append(parts.message("system", system.content))
     for own in fields.records("messages"):
         messages += _said(own.blocks("content")).messages(own.get("role", ""))
     stream, tools = fields.stream("named"), fields.tools("input_schema")
@@ -39,10 +39,10 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     chosen = fields.record("tool_choice")
     chat = fields.rest({"stop_sequences": "stop"}) | {"messages": messages, "tools": tools}
     if form:
-        chat["response_format"] = parts.schema(form.get("schema"))
+        chat["response_format"] = parts.form(form.get("schema"))
     if chosen:
         usual = parts.choice(chosen.get("name"))
-        chat["tool_choice"] = _CHOICES.get(str(chosen.get("type")), usual)
+        chat["tool_choice"] = _CHOICES.get(chosen.text("type", ""), usual)
     return Asked(chat, stream, path)
 
 
@@ -57,21 +57,21 @@ def _said(blocks: Iterable[Fields]) -> Said:
         elif kind == "tool_use":
             said.call(block.get("name"), block.get("input"), block.get("id"))
         elif kind == "tool_result":
-            result = _said(block.blocks("content"))
-            result.content += [{"type": "error"}] if block.get("is_error") else []
+            result = _said(block.blocks("content")).content
+            result += [{"type": "error"}] if block.get("is_error") else []
             said.result(result, block.get("tool_use_id"))
         elif kind != "redacted_thinking":
             said.content.append({"type": kind})
     return said
 
 
-def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> Record:
+def whole(completion: RecordLike, asked: Asked, is_cut: bool) -> Record:
     """Return a completion as a message."""
     told, usage = parts.told(completion["choices"][0]), completion["usage"]
     # also where a call was forced
     reason = "tool_calls" if told.calls and told.reason != "length" else told.reason
     stops = asked.fields.get("stop")
-    stopped = reason == "stop" and "x-feval-cut" in headers
+    stopped = reason == "stop" and is_cut
     return {
         "id": completion["id"].replace("chatcmpl-", "msg_"),
         "type": "message",
@@ -91,8 +91,6 @@ def whole(completion: RecordLike, asked: Asked, headers: Mapping[str, str]) -> R
         "usage": {
             "input_tokens": usage["prompt_tokens"],
             "output_tokens": usage["completion_tokens"],
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
         },
     }
 
@@ -152,5 +150,5 @@ def models(known: Mapping[str, int]) -> Record:
         {"type": "model", "id": name, "display_name": name, "created_at": parts.when(seconds)}
         for name, seconds in known.items()
     ]
-    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return {"data": data, "has_more": False, "first_id": first, "last_id": last}
+    ends = {"first_id": next(iter(known), None), "last_id": next(reversed([*known]), None)}
+    return {"data": data, "has_more": False, **ends}

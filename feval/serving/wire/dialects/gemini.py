@@ -44,9 +44,9 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     sent.refuse("cachedContent")
     system, messages = _said(sent.record("systemInstruction")), []
     if system.content:
-        messages.append(parts.message("system", system))
+        messages.append(parts.message("system", system.content))
     for own in sent.records("contents"):
-        role = str(own.get("role", "user"))
+        role = own.get("role", "user")
         messages += _said(own).messages("assistant" if role == "model" else role)
     tools = []
     for group in sent.records("tools"):
@@ -59,10 +59,10 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     config = sent.record("generationConfig")
     kind, google = config.pop("responseMimeType", None), config.pop("responseSchema", None)
     rules = config.pop("responseJsonSchema", None) or _schema(google)
-    form = {"type": "json_object"} if kind == "application/json" else None
-    chat: Record = config.rest(_NAMES) | sent.rest({})
+    chat: Record = config.rest(_NAMES) | sent.rest()
     chat |= {"model": path["model"], "messages": messages, "tools": tools}
-    chat["response_format"] = parts.schema(rules) if rules else form
+    if rules or kind == "application/json":
+        chat["response_format"] = parts.form(rules)
     chat["tool_choice"] = _MODES.get(str(mode))
     stream = "events" if "alt=sse" in path.get("query", "").split("&") else "array"
     return Asked(chat, stream if "stream" in path else "", path)
@@ -91,16 +91,15 @@ def _said(content: Fields) -> Said:
         elif call := part.record("functionCall"):
             said.call(call.get("name"), call.get("args"), call.get("id"))
         elif result := part.record("functionResponse"):
-            own = Said()
-            own.content += [as_body(result.get("response")).decode()]
-            own.content += [{"type": "parts"}] if result.get("parts") else []
-            said.result(own, result.get("id") or result.get("name"))
+            others = [{"type": "parts"}] if result.get("parts") else []
+            text = as_body(result.get("response")).decode()
+            said.result([text, *others], result.get("id") or result.get("name"))
         if part:  # more than was taken
             said.content.append({"type": "part"})
     return said
 
 
-def whole(completion: RecordLike, _: Asked, __: Mapping[str, str]) -> Record:
+def whole(completion: RecordLike, _: Asked, __: bool) -> Record:
     """Return a completion as a response with candidates."""
     usage, candidates = completion["usage"], []
     for choice in completion["choices"]:
@@ -120,11 +119,12 @@ def whole(completion: RecordLike, _: Asked, __: Mapping[str, str]) -> Record:
         "promptTokenCount": usage["prompt_tokens"],
         # thoughts are counted apart
         "candidatesTokenCount": usage["completion_tokens"] - thought,
+        "thoughtsTokenCount": thought,
         "totalTokenCount": usage["total_tokens"],
     }
     return {
         "candidates": candidates,
-        "usageMetadata": counts | ({"thoughtsTokenCount": thought} if thought else {}),
+        "usageMetadata": counts,
         "modelVersion": completion["model"],
         "responseId": completion["id"],
     }

@@ -22,15 +22,17 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
         asked["images"] = fields.pop("images", None)
         system = {"role": "system", "content": fields.text("system", "")}
         fields["messages"] = [system, asked] if system["content"] else [asked]
-    said = [(own.get("role", ""), _said(own)) for own in fields.records("messages")]
+    messages = [
+        each | ({"tool_call_id": own["tool_name"]} if "tool_name" in own else {})
+        for own in fields.records("messages")
+        for each in _said(own).messages(own.get("role", ""))
+    ]
     chat = fields.record("options").rest({"num_predict": "max_tokens"})
-    chat |= fields.rest({"keep_alive": ""})
-    chat["messages"] = [each for role, own in said for each in own.messages(role)]
-    if (chat.get("max_tokens") or 0) in (-1, -2):  # no limit
+    chat |= fields.rest({"keep_alive": ""}) | {"messages": messages}
+    if chat.get("max_tokens") in (-1, -2):  # no limit
         del chat["max_tokens"]
     if form:
-        schema = {"type": "json_object"} if form == "json" else parts.schema(form)
-        chat["response_format"] = schema
+        chat["response_format"] = parts.form(None if form == "json" else form)
     return Asked(chat, stream, path)
 
 
@@ -42,14 +44,10 @@ def _said(own: Fields) -> Said:
     for made in own.records("tool_calls"):
         call = made.record("function")
         said.call(call.get("name"), call.get("arguments"), made.get("id"))
-    if own.get("role") == "tool":
-        result = Said()
-        result.result(said, own.get("tool_name"))
-        return result
     return said
 
 
-def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
+def whole(completion: RecordLike, asked: Asked, _: bool) -> Record:
     """Return a completion as one object."""
     choice, usage = completion["choices"][0], completion["usage"]
     told = parts.told(choice)
@@ -77,19 +75,14 @@ def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
 def pieces(whole: RecordLike) -> Iterator[Record]:
     """Yield the objects of a stream of one."""
     shared = {name: whole.get(name) for name in ("model", "created_at")} | {"done": False}
-    is_chat = "message" in whole
-    said: RecordLike = whole["message"] if is_chat else whole
-    empty: Record = {"role": "assistant", "content": ""} if is_chat else {"response": ""}
-    said_first: list[Record] = [
-        {name: word}
-        for name in ("thinking", "content" if is_chat else "response")
-        for word in words(said.get(name) or "")
-    ]
-    said_first += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
-    for own in said_first:
-        yield shared | ({"message": empty | own} if is_chat else empty | own)
-    rest = {name: own for name, own in whole.items() if name != "thinking"}
-    yield rest | ({"message": empty} if is_chat else empty)
+    chat = whole.get("message")
+    said, name = (chat, "content") if chat else (whole, "response")
+    told = [{each: word} for each in ("thinking", name) for word in words(said.get(each) or "")]
+    told += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
+    rest = {each: own for each, own in whole.items() if each != "thinking"}
+    for before, own in [*((shared, own) for own in told), (rest, {})]:
+        piece = {name: ""} | own
+        yield before | ({"message": {"role": "assistant"} | piece} if chat else piece)
 
 
 def completion(reply: Fields) -> Record:

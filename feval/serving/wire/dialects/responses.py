@@ -13,8 +13,9 @@ from feval.values import Record, RecordLike
 PATH = r"(?:/v1|/openai(?:/v1)?)/responses"
 error = openai_error
 _NAMES = {"max_output_tokens": "max_tokens", "include": "", "truncation": "", "background": ""}
-_FINISHED = {"completed": "stop", "max_output_tokens": "length"}
-_FINISHED["content_filter"] = "content_filter"
+_FINISHED = {
+    "completed": "stop", "max_output_tokens": "length", "content_filter": "content_filter",
+}  # fmt: skip
 _EMPTY: Record = {
     "content": [],
     "arguments": "",
@@ -41,11 +42,9 @@ def request(fields: Fields, path: Mapping[str, str]) -> Asked:
     tools, effort = fields.tools("parameters"), fields.record("reasoning").get("effort")
     form: Record = fields.record("text").record("format")
     if form.get("type") == "json_schema":
-        form = parts.schema(form.get("schema"), form.get("name"), form.get("strict"))
-    chat = fields.rest(_NAMES) | {"tools": tools}
+        form = parts.form(form.get("schema"), form.get("name"), form.get("strict"))
+    chat = fields.rest(_NAMES) | {"tools": tools, "reasoning_effort": effort}
     chat["messages"] = first + [each for role, own in said for each in own.messages(role)]
-    if effort is not None:
-        chat["reasoning_effort"] = effort
     if form:
         chat["response_format"] = form
     if isinstance(choice := chat.get("tool_choice"), dict) and choice.get("type") == "function":
@@ -58,7 +57,7 @@ def _add(said: Said, item: Fields) -> None:
     if kind == "function_call":
         said.call(item.get("name"), item.get("arguments"), item.get("call_id"))
     elif kind == "function_call_output":
-        said.result(_read(own, item, "output"), item.get("call_id"))
+        said.result(_read(own, item, "output").content, item.get("call_id"))
     elif kind == "reasoning":
         _read(_read(own, item, "summary"), item, "content")
         said.thoughts += [text for text in own.content if isinstance(text, str)]
@@ -77,7 +76,7 @@ def _read(said: Said, item: Fields, name: str) -> Said:
     return said
 
 
-def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
+def whole(completion: RecordLike, asked: Asked, _: bool) -> Record:
     """Return a completion as a response."""
     told, usage = parts.told(completion["choices"][0]), completion["usage"]
     name, is_limited = completion["id"].partition("-")[2], told.reason == "length"
@@ -97,7 +96,7 @@ def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
         output.append({"type": "function_call", "id": f"fc_{at}_{name}"} | made)
     reasoning = usage["completion_tokens_details"]["reasoning_tokens"] or 0
     return {
-        "id": response_id(completion),
+        "id": f"resp_{name}",
         "object": "response",
         "created_at": completion["created"],
         "status": status,
@@ -122,13 +121,11 @@ def whole(completion: RecordLike, asked: Asked, _: Mapping[str, str]) -> Record:
 
 def completion(reply: Fields) -> Record:
     """Return a vendor's reply as a chat completion."""
-    status, said, output = reply["status"], Said(), reply.records("output")
-    if status not in ("completed", "incomplete"):
-        raise ValueError(f"a response that is {status}")
-    for item in output:
+    said, usage = Said(), reply.record("usage")
+    for item in reply.records("output"):
         _add(said, item)
-    reason = _FINISHED.get(str(reply.record("incomplete_details").get("reason", status)))
-    usage = reply.record("usage")
+    # one that failed has no reply
+    reason = _FINISHED[reply.record("incomplete_details").get("reason", reply["status"])]
     counts = (
         usage["input_tokens"],
         usage.record("input_tokens_details").get("cached_tokens"),
@@ -136,11 +133,6 @@ def completion(reply: Fields) -> Record:
         usage.record("output_tokens_details").get("reasoning_tokens"),
     )
     return parts.completion(reply, [(said, reason)], counts)
-
-
-def response_id(completion: RecordLike) -> str:
-    """Return the id by which a later request may continue a reply."""
-    return f"resp_{completion['id'].partition('-')[2]}"
 
 
 def pieces(whole: RecordLike) -> Iterator[Record]:
