@@ -4,12 +4,15 @@ their clients read; the real clients vote in `tests/clients`.
 
 import io
 import json
+from collections import Counter
 
 import httpx2
 import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
 from json_values import json_values
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 from serving_doubles import (
     asked_by_text,
     assistant,
@@ -28,7 +31,7 @@ from feval.cli.output import Output
 from feval.cli.servers import runs_table
 from feval.recording import LLMInfo
 from feval.serving import Call, ReplayTransport
-from feval.serving.wire.dialects import error_shape, of_path
+from feval.serving.wire.dialects import error_shape, of_path, responses
 from feval.serving.wire.parts import Fields
 
 MODEL = "gpt-3.5-turbo"
@@ -559,3 +562,25 @@ def test_a_refusal_comes_back_as_one(tmp_path):
             text, item["content"],
         )  # fmt: skip
         assert body(app.respond(asked("ollama")))["message"]["content"] == text
+
+
+def test_events_of_a_response_are_those_that_openai_declares():
+    said = [{"type": "summary_text", "text": "It adds up."}]
+    call = {"call_id": "c", "name": "sh"}
+    output = [
+        {"id": "r", "type": "reasoning", "summary": said},
+        {"id": "t", "type": "custom_tool_call", "input": "ls -l", **call},
+        {"id": "f", "type": "function_call", "arguments": "{}", **call},
+    ]
+    whole = {"id": "w", "object": "response", "status": "completed", "output": output, "tools": []}
+    whole |= {"model": MODEL, "created_at": 1, "parallel_tool_calls": True, "tool_choice": "auto"}
+    told = Counter()
+    declared = TypeAdapter(ResponseStreamEvent)
+    for number, event in enumerate(responses.pieces(whole)):
+        own = declared.validate_python(event)
+        assert own.sequence_number == number
+        if event["type"].endswith(".delta"):
+            told[event["type"].split(".")[1]] += len(event["delta"])
+    assert told == {
+        "reasoning_summary_text": 11, "custom_tool_call_input": 5, "function_call_arguments": 2,
+    }  # fmt: skip
