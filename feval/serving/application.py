@@ -28,8 +28,8 @@ from feval.errors import (
     require_known,
 )
 from feval.recording import Recording
-from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
-from feval.serving.cots import Cutter, TextCache
+from feval.serving.completions import completion_of, created, match_headers, require_texts
+from feval.serving.cots import TextCache, cut_cots
 from feval.serving.grading import RunGrade, grade_run
 from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache, Library
@@ -120,8 +120,6 @@ class Application:
         self._matcher, self._file, self._pinned = matcher, file, pinned
         self._texts = TextCache()
         self._mismatches = Mismatches(self._texts, allowed=allow_mismatch)
-        self._cutter = Cutter(library.lock)
-        self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._turns: BoundedCache[tuple[str, str], list[Record]] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
@@ -397,13 +395,10 @@ class Application:
             question = _Question(request, matches, match_headers(matches))
             size = 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches)
             self._questions.put(key, question, size)
-        reads = [
-            partial(self._cutter.cots, match, self._texts.of(*match.key))
-            for match in question.matches
-        ]
+        reads = [partial(cut_cots, match, self._texts.of(*match.key)) for match in question.matches]
         self._warn(run, question.matches, call.warn)
         handouts = self.runs.take(run, question.matches, reads, call.sender)
-        made = self._builder.completion(question.request, run, handouts, question.headers)
+        made = completion_of(question.request, run, handouts, question.headers)
         return question.request, *made
 
     def _warn(self, run: RunName, matches: Sequence[Match], warn: Callable[[str], object]) -> None:

@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 import orjson
 
-from feval.cards.billing import Price, usd
+from feval.cards.billing import usd
 from feval.errors import NotRecordedError
 from feval.recording import Recording
 from feval.recording.arrays import TokenLogprobs
-from feval.replay import LLM
 from feval.serving.cots import ServedCot
 from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
@@ -29,142 +28,132 @@ _CALLS = ("tool_calls", "function_call")
 _SHOWN = 64
 _MAX_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # not percent-encoded in a header
+_READING = Lock()  # a Parquet file is read by one thread at a time
 
 _Logprobs = tuple[dict[str, Any] | None, dict[str, Any]]
 """The log-probabilities of a CoT in OpenAI's shape, and what else was recorded of it."""
 
 
-class CompletionBuilder:
-    """Makes completions of the CoTs of some LLMs. Safe to use from many threads."""
+def completion_of(
+    request: CompletionRequest,
+    run: RunName,
+    handouts: Sequence[Handout],
+    headers: Mapping[str, str],
+) -> tuple[Record, Mapping[str, str]]:
+    """Return the completion that answers a request, with the headers of its reply: which CoTs
+    the run gets for each conversation.
+    """
+    unknown: dict[str, None] = {}
+    choices: list[Record] = []
+    for handout in handouts:
+        choices += _choices(request, handout, len(choices), unknown)
+    llm, identity = handouts[0].request.llm, _identity(run, handouts)
+    is_chat = request.kind == "chat"
+    for number, choice in enumerate(choices if is_chat else ()):
+        for place, called in enumerate(choice["message"].get("tool_calls") or ()):
+            # as recorded: some agents write it into their prompts
+            called["id"] = called["id"] or f"call_{identity}_{number}_{place}"
+    completion = {
+        "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{identity}",
+        "object": "chat.completion" if is_chat else "text_completion",
+        "created": created(llm.recording),
+        "model": llm.name,
+        "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
+        "choices": choices,
+        "usage": _usage(handouts, unknown),
+    }
+    headers = {**headers, **_draw_headers(run, handouts)}
+    if unknown:
+        headers["x-feval-unknown"] = ",".join(unknown)
+    return completion, headers
 
-    def __init__(self, llms: Iterable[LLM]) -> None:
-        self._prices = {llm: llm.price for llm in llms}
-        self._reading = Lock()
 
-    def completion(
-        self,
-        request: CompletionRequest,
-        run: RunName,
-        handouts: Sequence[Handout],
-        headers: Mapping[str, str],
-    ) -> tuple[Record, Mapping[str, str]]:
-        """Return the completion that answers a request, with the headers of its reply: which CoTs
-        the run gets for each conversation.
-        """
-        unknown: dict[str, None] = {}
-        choices: list[Record] = []
-        for handout in handouts:
-            choices += self._choices(request, handout, len(choices), unknown)
-        llm, identity = handouts[0].request.llm, _identity(run, handouts)
-        is_chat = request.kind == "chat"
-        for number, choice in enumerate(choices if is_chat else ()):
-            for place, called in enumerate(choice["message"].get("tool_calls") or ()):
-                # as recorded: some agents write it into their prompts
-                called["id"] = called["id"] or f"call_{identity}_{number}_{place}"
-        completion = {
-            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{identity}",
-            "object": "chat.completion" if is_chat else "text_completion",
-            "created": created(llm.recording),
-            "model": llm.name,
-            "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
-            "choices": choices,
-            "usage": _usage(handouts, unknown),
-        }
-        headers = {**headers, **self._draw_headers(run, handouts)}
-        if unknown:
-            headers["x-feval-unknown"] = ",".join(unknown)
-        return completion, headers
+def _choices(
+    request: CompletionRequest, handout: Handout, first: int, unknown: dict[str, None]
+) -> list[Record]:
+    cots = handout.cots
+    is_chat, fresh = request.kind == "chat", len(cots) - handout.recycled
+    scores: list[_Logprobs] = [(None, {})] * len(cots)
+    if request.logprobs:
+        scores = _logprobs(request, handout, unknown)
+    choices = []
+    for number, (cot, (logprobs, extra)) in enumerate(zip(cots, scores, strict=True)):
+        text, reason = cot.text, cot.finish_reason
+        if text is None:
+            unknown["content"] = None
+        if reason == "unknown":
+            unknown["finish_reason"] = None
+            reason = "stop"  # as most CoTs end
+        if reason == "refusal":
+            reason = "stop" if is_chat else "content_filter"
+        content = {"message": _message(cot)} if is_chat else {"text": text}
+        choice = {"index": first + number, **content, "logprobs": logprobs, "finish_reason": reason}
+        if number >= fresh:
+            extra = extra | {"recycled": True}
+        if cot.is_limited:
+            extra = extra | {"limited": True}
+        if extra:
+            choice["feval"] = extra
+        choices.append(choice)
+    return choices
 
-    def _choices(
-        self, request: CompletionRequest, handout: Handout, first: int, unknown: dict[str, None]
-    ) -> list[Record]:
-        cots = handout.cots
-        is_chat, fresh = request.kind == "chat", len(cots) - handout.recycled
-        scores: list[_Logprobs] = [(None, {})] * len(cots)
-        if request.logprobs:
-            scores = self._logprobs(request, handout, unknown)
-        choices = []
-        for number, (cot, (logprobs, extra)) in enumerate(zip(cots, scores, strict=True)):
-            text, reason = cot.text, cot.finish_reason
-            if text is None:
-                unknown["content"] = None
-            if reason == "unknown":
-                unknown["finish_reason"] = None
-                reason = "stop"  # as most CoTs end
-            if reason == "refusal":
-                reason = "stop" if is_chat else "content_filter"
-            content = {"message": _message(cot)} if is_chat else {"text": text}
-            choice = {
-                "index": first + number,
-                **content,
-                "logprobs": logprobs,
-                "finish_reason": reason,
-            }
-            if number >= fresh:
-                extra = extra | {"recycled": True}
-            if cot.is_limited:
-                extra = extra | {"limited": True}
-            if extra:
-                choice["feval"] = extra
-            choices.append(choice)
-        return choices
 
-    def _logprobs(
-        self, request: CompletionRequest, handout: Handout, unknown: dict[str, None]
-    ) -> list[_Logprobs]:
-        pool, row = handout.request.llm.pool, handout.request.row
-        try:
-            with self._reading:
-                logprobs = pool.logprobs()
-        except NotRecordedError:
-            unknown["logprobs"] = None
-            return [(None, {})] * len(handout.cots)
-        unknown["logprobs.token"] = None
-        if request.top_logprobs:
-            unknown["logprobs.top_logprobs"] = None
-        found: list[_Logprobs] = []
-        for cot in handout.cots:
-            place = row, cot.sample
-            lengths = {each.of(*place).size for each in (logprobs.logprobs, logprobs.confidences)}
-            if cot.is_cut and lengths - {0, int(pool.output_tokens[place])}:
-                unknown["logprobs"] = None  # of other tokens than those that were counted
-                found.append((None, {}))
-            else:
-                found.append(_logprobs_of(request.kind, logprobs, row, cot))
-        return found
+def _logprobs(
+    request: CompletionRequest, handout: Handout, unknown: dict[str, None]
+) -> list[_Logprobs]:
+    pool, row = handout.request.llm.pool, handout.request.row
+    try:
+        with _READING:
+            logprobs = pool.logprobs()
+    except NotRecordedError:
+        unknown["logprobs"] = None
+        return [(None, {})] * len(handout.cots)
+    unknown["logprobs.token"] = None
+    if request.top_logprobs:
+        unknown["logprobs.top_logprobs"] = None
+    found: list[_Logprobs] = []
+    for cot in handout.cots:
+        place = row, cot.sample
+        lengths = {each.of(*place).size for each in (logprobs.logprobs, logprobs.confidences)}
+        if cot.is_cut and lengths - {0, int(pool.output_tokens[place])}:
+            unknown["logprobs"] = None  # of other tokens than those that were counted
+            found.append((None, {}))
+        else:
+            found.append(_logprobs_of(request.kind, logprobs, row, cot))
+    return found
 
-    def _draw_headers(self, run: RunName, handouts: Sequence[Handout]) -> dict[str, str]:
-        headers = {
-            "x-feval-run": run.label,
-            "x-feval-samples": ";".join(
-                [",".join(map(str, handout.samples)) for handout in handouts]
-            ),
-            "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
-        }
-        dollars = self._dollars(handouts)
-        if dollars is not None:
-            headers["x-feval-cost-usd"] = repr(dollars)
-        visits = [handout.visit for handout in handouts]
-        if max(visits) > 1:
-            headers["x-feval-pass"] = ",".join(map(str, visits))
-        for name in ("recycled", "cut", "limited"):
-            if count := sum([getattr(handout, name) for handout in handouts]):
-                headers[f"x-feval-{name}"] = str(count)
-        return headers
 
-    def _dollars(self, handouts: Sequence[Handout]) -> float | None:
-        """What the request adds to the ledger; `None` where something has no price or the prompt
-        was not counted.
-        """
-        dollars = 0.0
-        for handout in handouts:
-            price: Price | None = self._prices[handout.request.llm]
-            prompt_tokens = handout.request.prompt_tokens
-            if price is None or (handout.prompts and prompt_tokens < 0):
-                return None
-            prompts = handout.prompts * prompt_tokens
-            dollars += float(usd(price, prompts, handout.output_tokens, context=prompt_tokens))
-        return dollars
+def _draw_headers(run: RunName, handouts: Sequence[Handout]) -> dict[str, str]:
+    headers = {
+        "x-feval-run": run.label,
+        "x-feval-samples": ";".join([",".join(map(str, handout.samples)) for handout in handouts]),
+        "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
+    }
+    dollars = _dollars(handouts)
+    if dollars is not None:
+        headers["x-feval-cost-usd"] = repr(dollars)
+    visits = [handout.visit for handout in handouts]
+    if max(visits) > 1:
+        headers["x-feval-pass"] = ",".join(map(str, visits))
+    for name in ("recycled", "cut", "limited"):
+        if count := sum([getattr(handout, name) for handout in handouts]):
+            headers[f"x-feval-{name}"] = str(count)
+    return headers
+
+
+def _dollars(handouts: Sequence[Handout]) -> float | None:
+    """What the request adds to the ledger; `None` where something has no price or the prompt
+    was not counted.
+    """
+    dollars = 0.0
+    for handout in handouts:
+        price = handout.request.llm.price
+        prompt_tokens = handout.request.prompt_tokens
+        if price is None or (handout.prompts and prompt_tokens < 0):
+            return None
+        prompts = handout.prompts * prompt_tokens
+        dollars += float(usd(price, prompts, handout.output_tokens, context=prompt_tokens))
+    return dollars
 
 
 def require_texts(match: Match, cots: Sequence[ServedCot]) -> None:

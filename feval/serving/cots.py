@@ -9,15 +9,16 @@ limit counts thoughts first, then the reply.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from threading import Lock, RLock
+from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 from feval.answers import extract
 from feval.answers.thoughts import Mark, Split, apart, beginning, join, of_content_blocks, raw_place
 from feval.cards import FINISH_REASONS
-from feval.cards.tokens import Beginning, beginnings, is_usage
+from feval.cards.tokens import beginnings, is_usage
 from feval.errors import FevalError
 from feval.replay import LLM
 from feval.serving.library import BoundedCache
@@ -26,124 +27,102 @@ from feval.serving.settings import Bounds
 from feval.serving.wire.calls import MissError
 
 _SHOWN = 60
+_beginnings = lru_cache(beginnings)  # of what raises, nothing is kept
 
-_Beginnings = Callable[[str, int], Beginning]
 
+def cut_cots(match: Match, cots: Sequence[ServedCot], samples: Sequence[int]) -> list[ServedCot]:
+    """Return some CoTs of a matched question as the request gets them.
 
-class Cutter:
-    """Cuts recorded CoTs as requests ask; `lock` is held while questions are read. Safe to use from
-    many threads.
+    Raises:
+        MissError: one would be cut, and where cannot be told.
     """
+    if match.bounds is None:
+        return [cots[sample] for sample in samples]
+    return [_within(match.bounds, match, cots[sample]) for sample in samples]
 
-    def __init__(self, lock: RLock) -> None:
-        self._reading, self._loading = lock, Lock()
-        self._counters: dict[str, _Beginnings | FevalError] = {}
 
-    def cots(
-        self, match: Match, cots: Sequence[ServedCot], samples: Sequence[int]
-    ) -> list[ServedCot]:
-        """Return some CoTs of a matched question as the request gets them.
-
-        Raises:
-            MissError: one would be cut, and where cannot be told.
-        """
-        if match.bounds is None:
-            return [cots[sample] for sample in samples]
-        return [self._within(match.bounds, match, cots[sample]) for sample in samples]
-
-    def _within(self, bounds: Bounds, match: Match, whole: ServedCot) -> ServedCot:
-        sample = whole.sample
-        hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
-        limit = bounds.limit
-        if limit is not None and whole.tokens <= limit:
-            limit = None
-        if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
-            tokens = min(whole.tokens, limit)
-            return whole._replace(
-                text="",
-                tool_calls=None,
-                finish_reason="length",
-                tokens=tokens,
-                reasoning_tokens=tokens,
-                is_cut=True,
-            )
-        if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
-            may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
-            answer = match.llm.answers(match.row, [sample])[0]
-            is_limited = may_go_on and whole.finish_reason == "length"
-            return whole._replace(is_limited=is_limited, answer=answer)
-        counter = self._counter(match.llm.counter)
-        if isinstance(counter, FevalError) or whole.text is None or whole.tool_calls:
-            if whole.tool_calls:
-                why = "it calls tools"
-            elif not isinstance(counter, FevalError):
-                why = "its text was not recorded"
-            elif is_usage(match.llm.counter):
-                why = "the provider counted them, and its tokenizer is not at hand"
-            else:
-                why = str(counter).rstrip(".")
-            field, what, advice = "stop", "a text of stop", "leave stop out"
-            if limit is not None:
-                field, what = bounds.field, f"{bounds.field} {limit:,}"
-                advice = f"ask for {field} {whole.tokens:,} or more"
-            raise MissError(
-                f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of"
-                f" {match.llm.dataset} has {whole.tokens:,} output tokens and would be cut by"
-                f" {what}, but its tokens cannot be counted here: {why}. Ask a live LLM, or"
-                f" {advice}.",
-                parameter=field,
-            )
-        marks = whole.marks or ()
-        room = sys.maxsize if limit is None else limit - hidden
-        # as a server sends them: thoughts in a field of their own
-        marks = () if of_content_blocks(marks) else marks
-        thoughts = apart(whole.reasoning or "", marks) or ""
-        kept = counter(thoughts, room)
-        room = room - kept.tokens if kept.text == thoughts else 0
-        inline = counter(join(whole.text, whole.reasoning, marks), room)
-        parts = beginning(whole.text, whole.reasoning, marks, len(inline.text))
-        # the earliest stop in the reply
-        places = [place for stop in bounds.stops if (place := parts.reply.find(stop)) >= 0]
-        if places:
-            end = raw_place(min(places), marks)
-            parts = beginning(whole.text, whole.reasoning, marks, end)
-            inline = counter(inline.text[:end], sys.maxsize)
-        parts = replace(parts, reasoning=kept.text + (parts.reasoning or "") or None)
-        tokens = min(hidden + kept.tokens + inline.tokens, whole.tokens)
-        thought = whole.reasoning_tokens
-        return ServedCot(
-            sample,
-            parts.reply,
-            parts.reasoning,
-            "stop" if places else "length",
-            tokens,
-            None if thought is None else min(thought, tokens),
+def _within(bounds: Bounds, match: Match, whole: ServedCot) -> ServedCot:
+    sample = whole.sample
+    hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
+    limit = bounds.limit
+    if limit is not None and whole.tokens <= limit:
+        limit = None
+    if limit is not None and hidden >= limit:  # it ends in thoughts that nobody saw
+        tokens = min(whole.tokens, limit)
+        return whole._replace(
+            text="",
+            tool_calls=None,
+            finish_reason="length",
+            tokens=tokens,
+            reasoning_tokens=tokens,
             is_cut=True,
-            answer=self._answer(match, parts),
         )
+    if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
+        may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
+        answer = match.llm.answers(match.row, [sample])[0]
+        is_limited = may_go_on and whole.finish_reason == "length"
+        return whole._replace(is_limited=is_limited, answer=answer)
+    why = "its text was not recorded"
+    counter = None
+    try:
+        counter = _beginnings(match.llm.counter)
+    except FevalError as error:
+        why = str(error).rstrip(".")
+        if is_usage(match.llm.counter):
+            why = "the provider counted them, and its tokenizer is not at hand"
+    if counter is None or whole.text is None or whole.tool_calls:
+        why = "it calls tools" if whole.tool_calls else why
+        field, what, advice = "stop", "a text of stop", "leave stop out"
+        if limit is not None:
+            field, what = bounds.field, f"{bounds.field} {limit:,}"
+            advice = f"ask for {field} {whole.tokens:,} or more"
+        raise MissError(
+            f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of"
+            f" {match.llm.dataset} has {whole.tokens:,} output tokens and would be cut by"
+            f" {what}, but its tokens cannot be counted here: {why}. Ask a live LLM, or"
+            f" {advice}.",
+            parameter=field,
+        )
+    marks = whole.marks or ()
+    room = sys.maxsize if limit is None else limit - hidden
+    # as a server sends them: thoughts in a field of their own
+    marks = () if of_content_blocks(marks) else marks
+    thoughts = apart(whole.reasoning or "", marks) or ""
+    kept = counter(thoughts, room)
+    room = room - kept.tokens if kept.text == thoughts else 0
+    inline = counter(join(whole.text, whole.reasoning, marks), room)
+    parts = beginning(whole.text, whole.reasoning, marks, len(inline.text))
+    # the earliest stop in the reply
+    places = [place for stop in bounds.stops if (place := parts.reply.find(stop)) >= 0]
+    if places:
+        end = raw_place(min(places), marks)
+        parts = beginning(whole.text, whole.reasoning, marks, end)
+        inline = counter(inline.text[:end], sys.maxsize)
+    parts = replace(parts, reasoning=kept.text + (parts.reasoning or "") or None)
+    tokens = min(hidden + kept.tokens + inline.tokens, whole.tokens)
+    thought = whole.reasoning_tokens
+    return ServedCot(
+        sample,
+        parts.reply,
+        parts.reasoning,
+        "stop" if places else "length",
+        tokens,
+        None if thought is None else min(thought, tokens),
+        is_cut=True,
+        answer=_answer(match, parts),
+    )
 
-    def _counter(self, name: str) -> _Beginnings | FevalError:
-        """What gives the first tokens of a text, or why nothing does here."""
-        with self._loading:
-            if name not in self._counters:
-                try:
-                    self._counters[name] = beginnings(name)
-                except FevalError as error:
-                    self._counters[name] = error
-            return self._counters[name]
 
-    def _answer(self, match: Match, parts: Split) -> str | None:
-        """The answer in what is left of a CoT; `None` also where answers are stored ones, which are
-        read in no text.
-        """
-        dataset = match.served.dataset
-        kind = match.llm.recording.dataset_info(dataset.id).answer_kind
-        if kind == "verbatim" or not parts.answers or not parts.reply.strip():
-            return None
-        with self._reading:
-            return dataset.answer_key(
-                match.row, extract(kind, parts.reply, dataset[match.row].choices)
-            )
+def _answer(match: Match, parts: Split) -> str | None:
+    """The answer in what is left of a CoT; `None` also where answers are stored ones, which are
+    read in no text.
+    """
+    dataset = match.served.dataset
+    kind = match.llm.recording.dataset_info(dataset.id).answer_kind
+    if kind == "verbatim" or not parts.answers or not parts.reply.strip():
+        return None
+    with match.served.lock:
+        return dataset.answer_key(match.row, extract(kind, parts.reply, dataset[match.row].choices))
 
 
 # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once

@@ -116,7 +116,7 @@ class ServedDataset:
     """
 
     def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
-        self.dataset, self.llms, self._lock = dataset, llms, lock
+        self.dataset, self.llms, self.lock = dataset, llms, lock
         self._read: dict[str | None, Any] = {}
         self._conversations: BoundedCache[tuple[str, int], Conversation] = BoundedCache(
             _CONVERSATION_BYTES
@@ -172,7 +172,7 @@ class ServedDataset:
         """Return the recorded prompt of a question (by its row); `None` if it is not known."""
         found = self._conversations.get((llm.name, row))
         if found is None:
-            with self._lock:
+            with self.lock:
                 for place, prompt in enumerate(llm.prompts()):  # reading one reads them all
                     if (recorded := _recorded(prompt)) is not None:
                         size = len(prompt or "") + _OVERHEAD
@@ -198,7 +198,7 @@ class ServedDataset:
     def _once(self, key: str | None, read: Callable[[], Any]) -> Any:
         # no cached_property, whose lock in Python 3.11 could be waited for under this one
         if key not in self._read:
-            with self._lock:
+            with self.lock:
                 if key not in self._read:
                     self._read[key] = read()
         return self._read[key]
