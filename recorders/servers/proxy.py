@@ -37,7 +37,7 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode
 from feval.serving.server import METHODS, ServerLimits, Server, replayed, response  # isort: skip
 import os
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +49,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from feval.appendlog import clean
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording, scratch_beside
@@ -78,7 +79,6 @@ _LOG = logging.getLogger("feval.serving")
 _TIMEOUT_S = 600.0
 _LIMITS = ServerLimits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
 _MAX_BYTES = 256 << 20
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_SEARCHED = 1 << 20
 _SHOWN = 80
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -217,7 +217,7 @@ class Proxy:
             )
         check_cost_limit(cost_limit_usd, None if prices == "none" else prices, "what is asked")
         self._prices, self._limit = prices, cost_limit_usd
-        self._price = cache(partial(find_price, prices))
+        self._price = cache(partial(find_price, "none" if cost_limit_usd is None else prices))
         self._budget, self._alone = Budget(None, cost_limit_usd), asyncio.Lock()
         self.token = token
         self._allowed_fields = allowed_fields
@@ -516,8 +516,7 @@ class Proxy:
         # no chat completion: the client may understand it
         except (BackendError, ServingError, *_NO_REPLY):
             self.unrecorded += 1
-            if self._limit is not None:
-                self._budget.pay(*self._most_tokens(chat, number), self._price(chat.request.model))
+            self._budget.pay(*self._most_tokens(chat, number), self._price(model))
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
             passed = self._masked(status, content, headers)
             if chat.asked is not None and chat.asked.stream:
@@ -540,15 +539,13 @@ class Proxy:
         prompt = self._most_tokens(chat, 0)[0] if prompt is None else prompt
         stated = (reply.get("usage") or {}).get("completion_tokens")
         if new[0]["output_tokens"] is None and isinstance(stated, int):  # doubted, but billed
-            self._budget.pay(prompt, stated, self._price(model) if self._limit else None)
+            self._budget.pay(prompt, stated, self._price(model))
         else:
             self._pay(model, new, prompt)
         return new if chat.dialect is None else new[:1], self._masked(status, content, headers)
 
     def _reserve(self, chat: _ChatRequest, number: int) -> float:
         """Set dollars aside for a request; refuse one that could pass the cost limit."""
-        if self._limit is None:
-            return 0.0
         model = chat.request.model
         price = self._price(model)
         try:
@@ -575,13 +572,12 @@ class Proxy:
         """Count the CoTs of a reply as paid, and its prompt of so many tokens. A CoT that was not
         counted has at most a token per character.
         """
-        if self._limit is not None:
-            output = 0
-            for record in records:
-                counted = record.get("output_tokens")
-                texts = record["text"] or "", record.get("reasoning") or ""
-                output += sum(map(len, texts)) if counted is None else counted
-            self._budget.pay(prompt, output, self._price(model))
+        output = 0
+        for record in records:
+            counted = record.get("output_tokens")
+            texts = record["text"] or "", record.get("reasoning") or ""
+            output += sum(map(len, texts)) if counted is None else counted
+        self._budget.pay(prompt, output, self._price(model))
 
     def _masked(self, status: int, content: bytes, headers: Mapping[str, str]) -> Response:
         """Pass a reply on as it came, without the proxy's own key: clients need not know it."""
@@ -746,7 +742,7 @@ def _key_header(path: str, headers: Mapping[str, str]) -> str:
 
 def messages_id(messages: Sequence[Message]) -> str:
     """Return 16 hex digits that name messages, whatever model is asked them."""
-    return sha256(orjson.dumps([message.hashed() for message in messages])).hexdigest()[:16]
+    return _digest([message.hashed() for message in messages])
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
@@ -842,9 +838,7 @@ def _storable(choices: Sequence[RecordLike]) -> str:
     try:
         return orjson.dumps(choices).decode()
     except TypeError:
-        return orjson.dumps(
-            json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))
-        ).decode()
+        return orjson.dumps(json.loads(clean(json.dumps(choices, ensure_ascii=False)))).decode()
 
 
 def _headers_of(reply: httpx2.Response) -> dict[str, str]:
@@ -902,17 +896,20 @@ def seal_proxied(
     if newest is not None and _cots(newest) == journal.totals.cots:
         return newest
     info = dataset_info(dataset, answer_kind, equality)
+    groups = _groups(_requests(journal, dataset), dataset, questions)
+    models = Counter(group[0][1].model for group in groups.values())
 
     def seal_group(out: Path, llm_text: str, group: _Pairs) -> Path:
         asked, requests = zip(*group, strict=True)
+        name = model = requests[0].model
+        if models[model] > 1:  # told apart by their decodings
+            name += f"@{sha256(llm_text.encode()).hexdigest()[:8]}"
         decoding = requests[0].decoding
         decoding = decoding if _DIALECT in llm_text else _plain(decoding)
-        llm = llm_info(names[llm_text], requests[0].model, "proxied", decoding)
+        llm = llm_info(name, model, "proxied", decoding)
         source = JournaledLLM(journal, info, asked, requests, llm, counter)
         return seal([source], out, operation={"name": "proxy", **journal.header}, prices=prices)
 
-    groups = _groups(_requests(journal, dataset), dataset, questions)
-    names = _names(list(groups))
     if len(groups) == 1:
         ((llm, group),) = groups.items()
         return seal_group(free, llm, group)
@@ -1004,19 +1001,6 @@ def _groups(
 
 def _llm_text(model: str, decoding: Decoding) -> str:
     return json.dumps([model, decoding.content()], sort_keys=True)
-
-
-def _names(llms: Sequence[str]) -> dict[str, str]:
-    """Each LLM's name: the model, with 8 hex digits of a hash of its decoding if there are
-    several.
-    """
-    models = [str(json.loads(llm)[0]) for llm in llms]
-    return {
-        llm: model
-        if models.count(model) == 1
-        else f"{model}@{sha256(llm.encode()).hexdigest()[:8]}"
-        for llm, model in zip(llms, models, strict=True)
-    }
 
 
 def _numbered(out: Path) -> tuple[Path | None, Path]:
