@@ -30,7 +30,7 @@ from feval.appendlog import AppendLog
 from feval.executors.progress import ProgressBar
 from feval.report.text import duration
 from feval.values import frozen
-from recorders.asking.pace import Budget, Clock, Limits, LoopClock, Pace, backoff
+from recorders.asking.pace import Budget, Clock, Limits, Pace, backoff
 from recorders.errors import (
     LONGEST_WAIT_S,
     BackendError,
@@ -290,41 +290,35 @@ def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
+    handler = _Interrupt(control, blocks=blocks)
     before = {
-        number: signal.getsignal(number)
+        number: signal.signal(number, handler)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)
     }
-    handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
-    handler = _Interrupt(control)
-    for number in handled:
-        if blocks:
-            signal.signal(number, handler)
-        else:
-            loop.add_signal_handler(number, control.interrupt, number)
     try:
         yield
     finally:
         handler.close()
-        for number in handled:
-            loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
+        for number, own in before.items():
+            signal.signal(number, own)
 
 
 class _Interrupt:
-    """A signal handler that works while the event loop is blocked."""
+    """A signal handler, which works while the event loop is blocked where requests block it."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, control: Control, *, blocks: bool) -> None:
+        self._control, self._blocks = control, blocks
         self._again: threading.Timer | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
         if self._again is not None:
             raise KeyboardInterrupt(number)
-        self._again = threading.Timer(GRACE_S, os.kill, (os.getpid(), number))
-        self._again.daemon = True
-        if number != signal.SIGINT:
-            self._again.start()
+        if self._blocks:
+            self._again = threading.Timer(GRACE_S, os.kill, (os.getpid(), number))
+            self._again.daemon = True
+            if number != signal.SIGINT:
+                self._again.start()
         self._control.interrupt_from_elsewhere(signal.Signals(number))
 
     def close(self) -> None:
@@ -355,8 +349,7 @@ async def ask(
     `BackendError`, end the run and are raised as they are.
     """
     control = control or Control()
-    clock = clock or LoopClock()
-    run = _Run(assignment, limits or Limits(), progress, acknowledged, control, clock)
+    run = _Run(assignment, limits or Limits(), progress, acknowledged, control, clock or Clock())
     control.attach(run.obey)
     return await run.run()
 

@@ -18,7 +18,6 @@ import hashlib
 import math
 import time
 from dataclasses import asdict
-from typing import Protocol
 
 from feval.cards import price_list
 from feval.cards.billing import Price, usd
@@ -73,21 +72,11 @@ class Limits:
                 )
 
 
-class Clock(Protocol):
-    """Time, which tests replace."""
+class Clock:
+    """The real time, which tests replace."""
 
     def now(self) -> float:
         """Return seconds since some moment; never decreases."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-
-class LoopClock:
-    """The real time."""
-
-    def now(self) -> float:
-        """Return seconds since some moment."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
