@@ -58,7 +58,6 @@ class SamplePlan:
 
     requests: Sequence[Request]
     samples: int
-    keys: tuple[str, ...] = field(init=False, repr=False)
     by_key: dict[str, Request] = field(init=False, repr=False)
     """The first request of each key."""
 
@@ -68,12 +67,10 @@ class SamplePlan:
                 f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were"
                 " asked for."
             )
-        requests: dict[str, Request] = {}
-        keys = tuple(request.key() for request in self.requests)
-        for key, request in zip(keys, self.requests, strict=True):
-            requests.setdefault(key, request)
-        object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "by_key", requests)
+        by_key: dict[str, Request] = {}
+        for request in self.requests:
+            by_key.setdefault(request.key(), request)
+        object.__setattr__(self, "by_key", by_key)
 
     @property
     def total(self) -> int:

@@ -298,7 +298,7 @@ def estimate_tree(
     The leaves bound the output, each with a whole path; the prompt tokens leave out the paths,
     which servers cache.
     """
-    keys, limit = set(plan.keys), plan.decoding.max_tokens
+    keys, limit = plan.by_key, plan.decoding.max_tokens
     recorded = 0 if journal is None else sum(map(journal.count, keys))
     steps = max(plan.total - recorded, 0)
     leaves = len(keys) * tree.first * tree.branch ** (tree.depth - 1)

@@ -40,7 +40,7 @@ folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))
 
 plan = SamplePlan([request(i) for i in range(2000)], 10)
-names = {{key: request.question_id for key, request in zip(plan.keys, plan.requests)}}
+names = {{request.key(): request.question_id for request in plan.requests}}
 
 def log(file, lines):
     os.write(file, "".join(f"{{line}}\\n" for line in lines).encode())
