@@ -26,7 +26,7 @@ from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import Classifier
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
-from feval.cards import UNANSWERED, PriceList, count_words, price_list, thoughts_of
+from feval.cards import UNANSWERED, PriceList, count_words, thoughts_of
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.recording import Question
@@ -44,7 +44,7 @@ from feval.replay.responses import (
     TraceState,
 )
 from feval.report.text import duration
-from recorders.asking.pace import Limits, backoff
+from recorders.asking.pace import Limits, backoff, find_price
 from recorders.asking.samples import Probing, prefix, settled
 from recorders.asking.trees import Tree, TreePlace, child_seed, root
 from recorders.errors import LONGEST_WAIT_S, RateLimitError, StoppedError, Transient
@@ -224,13 +224,6 @@ def live(
     billed_prompts(billing, 1, 1)
     if retries < 0:
         raise OutOfRangeError(f"The number of retries must be 0 or more; {retries} was given.")
-    listed = (
-        None
-        if prices == "none"
-        else price_list(prices, [llm])
-        if isinstance(prices, str)
-        else prices
-    )
     return LiveLLM(
         llm,
         backend,
@@ -242,7 +235,7 @@ def live(
         lambda question: (
             [Message("user", question.text)] if messages is None else messages(question.text)
         ),
-        None if listed is None else listed.find(llm),
+        find_price(prices, llm) if isinstance(prices, str) else prices.find(llm),
         billing,
         retries,
         Probing(
