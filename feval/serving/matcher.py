@@ -134,14 +134,12 @@ class Matcher:
                 f" {library.contents()}.",
                 parameter="feval.dataset",
             )
-        for fits in _FITS:
-            fitting = {
-                each: [llm for llm in each.llms if fits(llm, model)] for each in library.served
-            }
-            fitting = {served: llms for served, llms in fitting.items() if llms}
-            if fitting:
-                break
-        else:
+        fitting: dict[ServedDataset, list[LLM]] = {}
+        for each in library.served:
+            named = ([llm for llm in each.llms if fits(llm, model)] for fits in _FITS)
+            if llms := next(filter(None, named), None):
+                fitting[each] = llms
+        if not fitting:
             near = get_close_matches(model[:200], library.model_names(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise UnknownError(

@@ -250,6 +250,21 @@ def test_only_a_miss_is_forwarded_and_recorded(both, tmp_path):
         assert chat(client, "Who knows?").status_code == 400
 
 
+def test_misses_at_two_settings_are_found_beside_the_recording(both, tmp_path):
+    recording, vendor = both
+    with on_miss(recording, vendor, tmp_path) as (client, journal, _):
+        asked = [{"temperature": 0.5}, {"temperature": 0.9}]
+        first = [chat(client, OTHER, **own).json()["choices"] for own in asked]
+        own = {"dataset": "more", "answer_kind": "number", "prices": "2025-06-02"}
+        new = seal_proxied(journal, tmp_path / "new", **own)
+    with serve([recording, new]) as server, httpx2.Client(base_url=server.url[:-3]) as client:
+        replies = [chat(client, OTHER, **own) for own in asked]
+        assert [own.json()["choices"][0]["message"] for own in replies] == [
+            own[0]["message"] for own in first
+        ]
+        assert chat(client, TEXT).headers["x-feval-match"] == "request"
+
+
 def test_once_records_into_a_new_folder_only(both, tmp_path):
     recording, vendor = both
     for _ in range(2):
