@@ -11,6 +11,17 @@ folder=${FEVAL_CLIENTS:-$(mktemp -d)}
 [ -n "${FEVAL_CLIENTS:-}" ] || trap 'rm -rf "$folder"' EXIT
 export LITELLM_LOCAL_MODEL_COST_MAP=True PROMPTFOO_DISABLE_TELEMETRY=1 PROMPTFOO_DISABLE_UPDATE=1
 
+# add PYTHON PACKAGE...: installs packages; by uv where it is, as in CI, which is faster.
+add() {
+    if [ -x "$venv/bin/uv" ]; then
+        "$venv/bin/uv" pip install --quiet --python "$@"
+        return
+    fi
+    python=$1
+    shift
+    "$own" -m pip --python "$python" install --quiet "$@"
+}
+
 packages() {
     case $1 in
         openai | azure | responses) echo openai==3.57.0 ;;
@@ -66,9 +77,9 @@ for client; do
             if [ ! -e "$place/bin/python" ]; then
                 "$own" -m venv --without-pip "$place"
                 # shellcheck disable=SC2086
-                [ -z "$needs" ] || "$own" -m pip --python "$place/bin/python" install --quiet $needs
+                [ -z "$needs" ] || add "$place/bin/python" $needs
                 case $client in
-                    optillm*) "$own" -m pip --python "$place/bin/python" install --quiet --no-deps optillm==0.4.0 ;;
+                    optillm*) add "$place/bin/python" --no-deps optillm==0.4.0 ;;
                 esac
             fi
             who=$place/bin/python
