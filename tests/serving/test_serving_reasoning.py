@@ -2,7 +2,21 @@
 with its tokens.
 """
 
-from serving_doubles import body, chat, events, opened, reply_to, simple
+import orjson
+from serving_doubles import (
+    asked_by_text,
+    body,
+    chat,
+    events,
+    opened,
+    reply_to,
+    rows,
+    simple,
+    user,
+    write,
+)
+
+from feval.recording import LLMInfo
 
 THOUGHTS = ["First thought.", "Another one.", None, "The last."]
 
@@ -54,3 +68,19 @@ def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path):
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "First thought."
     assert len(thinking) == 2  # word by word
     assert last["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}
+
+
+def test_a_reply_is_sent_back_with_its_thoughts(tmp_path):
+    first, second = questions = asked_by_text(["What is 1 + 1?", "And then?"])
+    before = [user(first.text), {"role": "assistant", "content": "It is 2."}]
+    prompt = orjson.dumps([*before, user(second.text)]).decode()
+    pools = [
+        rows(first, size=1, texts=["It is 2."], reasoning=["Hm."]),
+        rows(second, size=1, prompt=prompt),
+    ]
+    application = opened(write(tmp_path / "r", [(LLMInfo("m"), pools)], questions))
+    [choice] = body(application.respond(chat(first.text, model="m")))["choices"]
+    sent = [before[0], choice["message"], user(second.text)]
+    assert sent[1]["reasoning"] == "Hm."
+    reply = application.respond(chat(second.text, model="m", messages=sent))
+    assert reply.headers["x-feval-match"] == "request"

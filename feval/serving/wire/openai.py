@@ -142,7 +142,8 @@ _APART = frozenset(
 )  # fmt: skip
 
 
-_COMPARED = {"role", "content", "tool_calls", "tool_call_id"}  # of a message
+# Fields of a message that are compared, and thoughts, which are no part of the conversation.
+_SAID = {"role", "content", "tool_calls", "tool_call_id", *_REASONING, "reasoning_details"}
 
 
 class Conversation(NamedTuple):
@@ -386,7 +387,7 @@ def conversation(messages: Sequence[Any]) -> Conversation:
         texts.append((role, text))
         said = calls.said(message)
         tools.append(said or "")
-        own = _COMPARED | {"name"} if role == "tool" else _COMPARED
+        own = _SAID | {"name"} if role == "tool" else _SAID
         more = any(value for name, value in message.items() if name not in own)
         if said is None or more or not (whole or (said and not message.get("content"))):
             not_text.add(number)

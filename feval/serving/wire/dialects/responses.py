@@ -59,7 +59,7 @@ def _add(said: Said, item: Fields) -> None:
     elif kind == "function_call_output":
         said.result(_read(own, item, "output").content, item.get("call_id"))
     elif kind == "reasoning":
-        _read(_read(own, item, "summary"), item, "content")
+        _read(own, item, "content" if item.get("content") else "summary")
         said.thoughts += [text for text in own.content if isinstance(text, str)]
     elif kind == "message":
         _read(said, item, "content")
