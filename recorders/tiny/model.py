@@ -36,7 +36,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -523,44 +523,6 @@ def stopped(completion: TinyCompletion, stops: Sequence[str]) -> tuple[int, str,
     return count, text, "stop", stop
 
 
-class _Draft:
-    """What has been drawn so far, one row per answer."""
-
-    def __init__(self, rows: int, room: int, top: int) -> None:
-        self.lengths = np.zeros(rows, np.int64)
-        self.tokens = np.zeros((rows, room), np.int64)
-        self.logprobs = np.zeros((rows, room))
-        self.top_tokens = np.zeros((rows, room, top), np.int64)
-        self.top_logprobs = np.zeros((rows, room, top))
-
-    def write(self, rows: Ints, tokens: Ints, log_probabilities: Floats) -> None:
-        """Append one token to some rows, all of the same length."""
-        position = self.lengths[rows[0]]
-        self.tokens[rows, position] = tokens
-        self.logprobs[rows, position] = np.take_along_axis(log_probabilities, tokens[:, None], -1)[
-            :, 0
-        ]
-        if top := self.top_tokens.shape[2]:
-            best = most_likely(log_probabilities, top)
-            self.top_tokens[rows, position] = best
-            self.top_logprobs[rows, position] = np.take_along_axis(log_probabilities, best, -1)
-        self.lengths[rows] = position + 1
-
-    def completion(self, row: int, prompt_tokens: int, *, begun: bool) -> TinyCompletion:
-        length = self.lengths[row]
-        tokens = self.tokens[row, :length].copy()
-        text = tokenizer().decode(tokens.tolist())
-        return TinyCompletion(
-            text=text if begun else text.removeprefix(" "),
-            tokens=tokens,
-            logprobs=self.logprobs[row, :length].copy(),
-            top_tokens=self.top_tokens[row, :length].copy(),
-            top_logprobs=self.top_logprobs[row, :length].copy(),
-            finish_reason="stop" if tokens[-1] == END else "length",
-            prompt_tokens=prompt_tokens,
-        )
-
-
 def _draw(
     model: TinyModel,
     prompt: TinyPrompt,
@@ -571,20 +533,42 @@ def _draw(
 ) -> list[TinyCompletion]:
     """Draw one answer per sample, all together, behind the tokens of its beginning."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
-    draft = _Draft(len(samples), room, decoding.top_logprobs)
+    drawn: list[list[Any]] = [[] for _ in samples]
     cache = model.begin(prompt, len(samples), room)
     rows, logits = np.arange(len(samples)), np.tile(prompt.logits, (len(samples), 1))
     for position in range(room):
-        log_probabilities = logits - _log_sum_exp(logits)
+        highest = logits.max(axis=-1, keepdims=True)
+        log_probabilities = logits - (
+            highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
+        )
         tokens = _chosen(log_probabilities, samples[rows], begun + position, decoding, race)
-        draft.write(rows, tokens, log_probabilities)
+        best = np.empty((len(rows), 0), np.int64)
+        if decoding.top_logprobs:
+            best = most_likely(log_probabilities, decoding.top_logprobs)
+        picked = (np.take_along_axis(log_probabilities, at, -1) for at in (tokens[:, None], best))
+        for row, *step in zip(rows.tolist(), tokens, best, *picked, strict=True):
+            drawn[row].append(step)
         going_on = tokens != END
         if position + 1 == room or not going_on.any():
             break
         remaining = cache.keep(going_on)
         rows, tokens = rows[remaining], tokens[remaining]
         logits = model.step(cache, tokens)
-    return [draft.completion(row, prompt.length, begun=begun > 0) for row in range(len(samples))]
+    return [_completion(steps, prompt.length, begun=begun > 0) for steps in drawn]
+
+
+def _completion(steps: list[Any], prompt_tokens: int, *, begun: bool) -> TinyCompletion:
+    tokens, top_tokens, logprobs, top_logprobs = map(np.array, zip(*steps, strict=True))
+    text = tokenizer().decode(tokens.tolist())
+    return TinyCompletion(
+        text=text if begun else text.removeprefix(" "),
+        tokens=tokens,
+        logprobs=logprobs[:, 0],
+        top_tokens=top_tokens,
+        top_logprobs=top_logprobs,
+        finish_reason="stop" if tokens[-1] == END else "length",
+        prompt_tokens=prompt_tokens,
+    )
 
 
 def _chosen(
@@ -611,12 +595,6 @@ def _outside(rates: Floats, top_p: float) -> npt.NDArray[np.bool_]:
     outside = np.empty(rates.shape, np.bool_)
     np.put_along_axis(outside, order, before >= top_p * rates.sum(axis=-1, keepdims=True), -1)
     return outside
-
-
-def _log_sum_exp(logits: Floats) -> Floats:
-    highest = logits.max(axis=-1, keepdims=True)
-    total: Floats = highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
-    return total
 
 
 def _race(model: TinyModel, question: str, decoding: TinyDecoding) -> _Race:
