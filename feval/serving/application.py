@@ -318,7 +318,7 @@ class Application:
             return self._in_dialect(*found, call, run)
         path, model = dialects.openai_path(path)
         if model is not None:
-            call = replace(call, body=_with_model(call.body, model))
+            call = replace(call, body=as_body(parse_object(call.body) | {"model": model}))
         listed = dialects.list_of(path, call.headers)
         route = self._routes.get("/v1/models" if path.startswith("/v1/models/") else path)
         if listed is not None:
@@ -519,7 +519,3 @@ def _require_method(call: Call, path: str, method: str) -> None:
             status=405,
             headers={"allow": method},
         )
-
-
-def _with_model(body: bytes, model: str) -> bytes:
-    return as_body(parse_object(body) | {"model": model})

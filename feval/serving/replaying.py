@@ -43,17 +43,6 @@ class _Replaying:
         self._server = ExitStack()
         self._url = ""
 
-    def takes(self, method: str, host: str, port: int | None, path: str) -> bool:
-        """Whether the recording answers a request; `UsageError` if nobody may."""
-        if self.lets_pass(host, port):
-            return False
-        # other sites have lists of models, too, so that only a whole path is one of ours
-        is_ours = method.upper() == "POST" or path.endswith("/v1/models")
-        own = application_path(path) if is_ours else path
-        if not self.replay.application.answers(method.upper(), own):
-            raise _refused(host)
-        return True
-
     def lets_pass(self, host: str, port: int | None = None) -> bool:
         """Whether a connection is made."""
         name = host.lower().rstrip(".").removeprefix("::ffff:")
@@ -177,6 +166,20 @@ def _refused(host: str) -> UsageError:
     )
 
 
+def _answering(method: str, host: str, port: int | None, path: str) -> _Replaying | None:
+    """The block whose recording answers a request, if any; `UsageError` if nobody may."""
+    for block in _ACTIVE[-1:]:
+        if block.lets_pass(host, port):
+            break
+        # other sites have lists of models, too, so that only a whole path is one of ours
+        is_ours = method.upper() == "POST" or path.endswith("/v1/models")
+        own = application_path(path) if is_ours else path
+        if not block.replay.application.answers(method.upper(), own):
+            raise _refused(host)
+        return block
+    return None
+
+
 _Handler = Callable[..., Any]
 
 
@@ -184,9 +187,8 @@ def _httpx(before: _Handler) -> _Handler:
     @functools.wraps(before)
     def handle(self: Any, request: Any) -> Any:
         url = request.url
-        for own in _ACTIVE[-1:]:
-            if own.takes(request.method, url.host, url.port, url.path):
-                return own.replay.handle_request(request)
+        if own := _answering(request.method, url.host, url.port, url.path):
+            return own.replay.handle_request(request)
         return before(self, request)
 
     return handle
@@ -196,9 +198,8 @@ def _async_httpx(before: _Handler) -> _Handler:
     @functools.wraps(before)
     async def handle(self: Any, request: Any) -> Any:
         url = request.url
-        for own in _ACTIVE[-1:]:
-            if own.takes(request.method, url.host, url.port, url.path):
-                return await own.asynchronous.handle_async_request(request)
+        if own := _answering(request.method, url.host, url.port, url.path):
+            return await own.asynchronous.handle_async_request(request)
         return await before(self, request)
 
     return handle
@@ -216,25 +217,24 @@ def _requests(before: _Handler) -> _Handler:
     @functools.wraps(before)
     def send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
         url, body = urlsplit(request.url), request.body or b""
-        for own in _ACTIVE[-1:]:
-            path = unquote(url.path)
-            if not own.takes(request.method, url.hostname or "", url.port, path):
-                continue
-            if not isinstance(body, str | bytes):
-                body = body.read() if hasattr(body, "read") else b"".join(body)
-            headers = {
-                name: value.decode("latin-1") if isinstance(value, bytes) else value
-                for name, value in request.headers.items()
-            }
-            raw = body.encode() if isinstance(body, str) else body
-            reply = own.replay.answer(request.method, path, url.query, headers, raw)
-            content = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
-            response = sys.modules["urllib3"].HTTPResponse(
-                _Body(content), dict(reply.headers), reply.status, reason=responses[reply.status],
-                preload_content=False,
-            )  # fmt: skip
-            return self.build_response(request, response)
-        return before(self, request, *args, **options)
+        path = unquote(url.path)
+        own = _answering(request.method, url.hostname or "", url.port, path)
+        if own is None:
+            return before(self, request, *args, **options)
+        if not isinstance(body, str | bytes):
+            body = body.read() if hasattr(body, "read") else b"".join(body)
+        headers = {
+            name: value.decode("latin-1") if isinstance(value, bytes) else value
+            for name, value in request.headers.items()
+        }
+        raw = body.encode() if isinstance(body, str) else body
+        reply = own.replay.answer(request.method, path, url.query, headers, raw)
+        content = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
+        response = sys.modules["urllib3"].HTTPResponse(
+            _Body(content), dict(reply.headers), reply.status, reason=responses[reply.status],
+            preload_content=False,
+        )  # fmt: skip
+        return self.build_response(request, response)
 
     return send
 
@@ -244,17 +244,16 @@ def _aiohttp(before: _Handler) -> _Handler:
     async def request(self: Any, method: str, url: Any, **options: Any) -> Any:
         whole = urlsplit(str(self._build_url(url)))
         path = unquote(whole.path)
-        for own in _ACTIVE[-1:]:
-            if own.takes(method, whole.hostname or "", whole.port, path):
-                given = dict(options.get("headers") or {})
-                sent = {n: value for n, value in given.items() if n.lower() not in _THEIRS}
-                named = any(name.lower() == "x-feval-run" for name in (*self.headers, *sent))
-                path = application_path(path)
-                if not named and not path.startswith("/run/"):
-                    sent["X-Feval-Run"] = own.replay.run
-                query = f"?{whole.query}" if whole.query else ""
-                options |= {"headers": sent, "proxy": None}
-                url = f"{own.url()}{quote(path, safe='/:@')}{query}"
+        if own := _answering(method, whole.hostname or "", whole.port, path):
+            given = dict(options.get("headers") or {})
+            sent = {n: value for n, value in given.items() if n.lower() not in _THEIRS}
+            named = any(name.lower() == "x-feval-run" for name in (*self.headers, *sent))
+            path = application_path(path)
+            if not named and not path.startswith("/run/"):
+                sent["X-Feval-Run"] = own.replay.run
+            query = f"?{whole.query}" if whole.query else ""
+            options |= {"headers": sent, "proxy": None}
+            url = f"{own.url()}{quote(path, safe='/:@')}{query}"
         return await before(self, method, url, **options)
 
     return request
