@@ -26,7 +26,6 @@ from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
 from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
 from recorders.work.prompts import (
-    PromptCard,
     check_prompt,
     messages,
     prompt_card,
@@ -346,24 +345,17 @@ def _prompt(
 
     card = prompt_card(settings.prompt or settings.dataset)
     if settings.exemplars == "train":
-        card = _with_train(card, settings, questions)
+        count, named = settings.exemplar_count, settings.train_rows
+        # A card without a form is refused, before anything is fetched.
+        rows = [] if card.train_form is None else train_rows(card.dataset, source=named)
+        count = len(card.exemplars) if count is None else count
+        card = with_train_exemplars(card, rows, count, questions)
     dataset_card = find_dataset_card(settings.dataset)
     kind = settings.answer_kind or (dataset_card.answer_kind if dataset_card else None)
     if kind is not None:
         check_prompt(card, kind, questions)
     version = prompt_version(card, reasoning=reasoning, system_role=settings.system_role)
     return version, partial(messages, card, reasoning=reasoning, system_role=settings.system_role)
-
-
-def _with_train(
-    card: PromptCard, settings: RecordingSettings, questions: Sequence[Question]
-) -> PromptCard:
-    count = len(card.exemplars) if settings.exemplar_count is None else settings.exemplar_count
-    if card.train_form is None:
-        return with_train_exemplars(card, [], count)  # raises, before anything is fetched
-    return with_train_exemplars(
-        card, train_rows(card.dataset, source=settings.train_rows), count, questions
-    )
 
 
 def _bare(question: Question) -> Sequence[Message]:
