@@ -141,10 +141,10 @@ class ServedCot(NamedTuple):
         tokens: output tokens.
         reasoning_tokens: how many of them were reasoning; `None` where that is not known.
         marks: where the reasoning was in the raw text; `None` where it was not.
+        tool_calls: what it calls, as `Recording.tool_calls` has it.
         is_cut: whether a stop or a limit of the request ended it before it ended by itself.
         is_limited: whether it was recorded up to a limit that is below the one asked for, and might
             have gone on.
-        tool_calls: what it calls, as `Recording.tool_calls` has it.
         answer: the one recorded, or what is read in the text of a CoT that is cut; `None` also
             where the request cuts none.
     """
@@ -156,10 +156,10 @@ class ServedCot(NamedTuple):
     tokens: int = 0
     reasoning_tokens: int | None = None
     marks: tuple[Mark, ...] | None = None
+    tool_calls: str | None = None
     is_cut: bool = False
     is_limited: bool = False
     answer: str | None = None
-    tool_calls: str | None = None
 
     @property
     def tokens_if_cut(self) -> int | None:
@@ -202,13 +202,10 @@ class TextCache:
                 llm.pool.output_tokens[place, :size].tolist(),
                 llm.reasoning_tokens.get(llm.question_ids[place]) or unknown,
                 llm.marks(place) or unknown,
+                llm.tool_calls(place) or unknown,
                 strict=True,
             )
-            calls = llm.tool_calls(place) or unknown
-            read[place] = [
-                ServedCot(*each)._replace(tool_calls=call)
-                for each, call in zip(whole, calls, strict=True)
-            ]
+            read[place] = [ServedCot(*each) for each in whole]
             characters = sum(len(text or "") for text in (*texts, *thoughts))
             self._cache.put((llm, place), read[place], characters + size * _OVERHEAD)
         return read[row]
