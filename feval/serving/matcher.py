@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import takewhile
+from functools import partial
 from typing import NamedTuple
 
 from feval.errors import require_known
 from feval.replay import LLM
 from feval.serving import settings
 from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
-from feval.serving.prompts import PromptUse, normal, template_digest, template_of
+from feval.serving.prompts import PromptUse, excerpts, normal, template_digest, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
 from feval.serving.wire.calls import AmbiguousError, MissError, RequestError, UnknownError
 from feval.serving.wire.openai import FEW_SHOT, CompletionRequest, Conversation
@@ -400,11 +400,9 @@ def difference(candidates: _Candidates, conversation: Conversation) -> str:
                 row = served.beginning(llm, beginning)
                 recorded = None if row is None else served.conversation(llm, row)
                 if row is not None and recorded is not None:
-                    texts = (each.messages[number][1] for each in (conversation, recorded))
-                    pairs = zip(*texts, strict=False)
-                    same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-                    start = max(0, same - _SHOWN // 3)
-                    own, other = (_said(each, number, start) for each in (conversation, recorded))
+                    both = conversation, recorded
+                    shown = excerpts(*(each.messages[number][1] for each in both))
+                    own, other = map(partial(_said, number), both, shown)
                     return (
                         f"The recorded conversation {Place(served, row)} begins with the same"
                         f" {number} messages; then messages[{number}] is {own}, and recorded was"
@@ -413,11 +411,9 @@ def difference(candidates: _Candidates, conversation: Conversation) -> str:
     return ""
 
 
-def _said(conversation: Conversation, number: int, start: int) -> str:
-    role, text = conversation.messages[number]
+def _said(number: int, conversation: Conversation, text: str) -> str:
     tools = conversation.tools[number] if conversation.tools else ""
-    before = "..." if start else ""
-    return f"{role}: {before}{text[start : start + _SHOWN]!r}" + f" {tools[:_SHOWN]}" * bool(tools)
+    return f"{conversation.messages[number][0]}: {text!r}" + f" {tools[:_SHOWN]}" * bool(tools)
 
 
 def _difference(place: Place, candidates: _Candidates, conversation: Conversation) -> str:

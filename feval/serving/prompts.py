@@ -371,7 +371,7 @@ def prompt_remarks(prompts: Sequence[RecordLike]) -> list[str]:
     return remarks
 
 
-def difference(one: str, other: str) -> tuple[str, str]:
+def excerpts(one: str, other: str) -> tuple[str, str]:
     """Return an excerpt of each of two texts, from a little before the first character in which
     they differ.
     """

@@ -28,7 +28,7 @@ from feval.serving.cots import ServedCot
 from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import PoolRequest
-from feval.serving.prompts import PromptCounts, difference, use_of_entry
+from feval.serving.prompts import PromptCounts, excerpts, use_of_entry
 from feval.serving.wire.calls import RequestError, Sender, UsedUpError
 from feval.values import Record, RecordLike
 
@@ -184,7 +184,7 @@ class Runs:
         text = None if first in {None, digest} else self._templates.get(str(first))
         if text is None:
             return None
-        example = difference(text, template)
+        example = excerpts(text, template)
         templates.add_example(dataset, digest, example)
         return example
 
