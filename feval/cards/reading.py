@@ -9,6 +9,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -160,6 +161,13 @@ def shorten(value: object) -> str:
     """Return the `repr` of a value for an error message, cut to 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """Return the first of some names, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - most:,} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 MAX_BYTES = 1 << 20

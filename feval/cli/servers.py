@@ -16,6 +16,7 @@ from feval import serving
 from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards import find_dataset_card, token_counter
+from feval.cards.reading import some
 from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, prices_option
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known
@@ -23,7 +24,6 @@ from feval.publish.secrets import known_secrets, refuse_secrets
 from feval.recording import Question
 from feval.report.tables.tables import Fields, Table, make_table
 from feval.report.text import counted
-from feval.serving.library import some
 from feval.serving.prompts import prompt_remarks
 from recorders import servers
 from recorders.backends.openai_compatible import Endpoint

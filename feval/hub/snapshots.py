@@ -39,6 +39,7 @@ from huggingface_hub.utils.tqdm import tqdm
 
 from feval.cards.cards import HubSource
 from feval.cards.front_matter import refuse_bombs
+from feval.cards.reading import some
 from feval.errors import (
     CardError,
     DamagedRecordingError,
@@ -415,7 +416,7 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
             resolved = _commit_of(client, address, revision)
         except RevisionNotFoundError as error:
             named = (
-                f"its {noun} are {_some(sorted(names))}" if names else f"it has no {noun}"
+                f"its {noun} are {_printable(sorted(names))}" if names else f"it has no {noun}"
                 for noun, names in (("tags", tags), ("branches", branches))
             )
             reason = (
@@ -433,11 +434,8 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
     return commit, revision in branches or not is_fixed
 
 
-def _some(names: Iterable[str]) -> str:
-    """Return the first of some names, and how many more there are."""
-    shown = [name for name in names if name.isprintable()]
-    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
-    return f"{', '.join(shown[:_MOST_NAMED]):.600}{more}"
+def _printable(names: Iterable[str]) -> str:
+    return f"{some(filter(str.isprintable, names), _MOST_NAMED):.600}"
 
 
 def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str, ListedFile]:
@@ -605,7 +603,7 @@ def _found(look: Callable[..., Any], repository: Address, *config: str) -> Any:
 def _unclear(place: Address, what: str, names: Iterable[str]) -> UsageError:
     listed = list(map(str, names))
     return UsageError(
-        f"{place} should lead to one table; its {what} are {_some(listed)}. Name one of them,"
+        f"{place} should lead to one table; its {what} are {_printable(listed)}. Name one of them,"
         f" {place}/{listed[0] if listed else 'NAME'}."
     )
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
 from feval.cards.billing import MOST_USD
-from feval.cards.reading import parse_json
+from feval.cards.reading import parse_json, some
 from feval.errors import ConflictError, SourceError
 from feval.importers.layouts import is_name
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
@@ -660,7 +660,4 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
 
 def examples(values: Row) -> str:
     """Return names with one value each, for a note."""
-    shown = ", ".join(
-        f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20]
-    )
-    return shown + (f" and {len(values) - 20} more" if len(values) > 20 else "")
+    return some((f"{name:.40} (such as {value!r:.40})" for name, value in values.items()), 20)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.arguments import checked
+from feval.cards.reading import some
 from feval.errors import ConflictError, SourceError, UsageError
 from feval.executors import reports
 from feval.importers.columns import (
@@ -183,7 +184,7 @@ class _ScoreTable:
             if _key(keys, key, where) not in names:
                 raise SourceError(
                     f"{sentence_start(where)} is of the {_KEYS[key]} {keys[key]!r:.80}, and"
-                    f" {path} has {_listed(names)}. Correct or remove the row."
+                    f" {path} has {some(dict.fromkeys(names), _LISTED)}. Correct or remove the row."
                 )
             named.append(keys[key])
             if keys[key] not in chosen:
@@ -275,7 +276,7 @@ class _ScoreTable:
                 " from 1, scores are shifted."
             )
         if cots > self.rows:
-            scorers = _listed(counts)
+            scorers = some(counts, _LISTED)
             yield (
                 f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source}"
                 " has no rows for them."
@@ -321,7 +322,7 @@ def _score_columns(
         if not equals or column not in names:
             raise SourceError(
                 f"{source} has no column {(column or scorer)!r:.80} with scores; its columns are"
-                f" {_listed(names)}. Write --score COLUMN or SCORER=COLUMN (in Python:"
+                f" {some(names, _LISTED)}. Write --score COLUMN or SCORER=COLUMN (in Python:"
                 " scores=['COLUMN'] or ['SCORER=COLUMN'])."
             )
         columns.setdefault(scorer, []).append(column)
@@ -331,13 +332,14 @@ def _score_columns(
             columns.setdefault(scorer or "score", []).append(column)
     if not columns:
         raise SourceError(
-            f"{source} has no column 'score' or 'step_scores'; its columns are {_listed(names)}."
-            " Name the one with scores, --score COLUMN (in Python: scores=['COLUMN'])."
+            f"{source} has no column 'score' or 'step_scores'; its columns are"
+            f" {some(names, _LISTED)}. Name the one with scores, --score COLUMN (in Python:"
+            " scores=['COLUMN'])."
         )
     if name is not None and len(columns) > 1:
         raise UsageError(
             f"--name {name} is the name of one scorer, and {source} has scores by"
-            f" {_listed(columns)}. Name each, --score SCORER=COLUMN (in Python:"
+            f" {some(columns, _LISTED)}. Name each, --score SCORER=COLUMN (in Python:"
             " scores=['SCORER=COLUMN'])."
         )
     return columns if name is None else {name: next(iter(columns.values()))}
@@ -353,10 +355,3 @@ def _value(cell: Any, where: str) -> float | list[float] | None:
     if isinstance(cell, list):
         return number_list(cell, where)
     return float(cell) if isinstance(cell, bool) else number(cell, where)
-
-
-def _listed(names: Any) -> str:
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:_LISTED]) + (
-        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    )

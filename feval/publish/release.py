@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.cards import PriceList
-from feval.cards.reading import parse_json
+from feval.cards.reading import parse_json, some
 from feval.comparison import Plan
 from feval.errors import CardError, ConflictError, FevalError, HubError, ReleaseError
 from feval.evaluation.cautions import mixed_counters
@@ -206,8 +206,7 @@ def _move(holder: Any, places: Mapping[str, str]) -> None:
 def described(files: Files) -> str:
     """Return the results among some files, in words, as a title."""
     names = sorted({path.split("/")[1] for path in files if path.startswith(f"{FOLDER}/")})
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{counted(len(names), 'result').capitalize()}: {shown}"
+    return f"{counted(len(names), 'result').capitalize()}: {some(names, 3)}"
 
 
 _BEGIN = "<!-- feval:results-begin (feval push writes this) -->"
@@ -338,7 +337,6 @@ _DRAWN = {
 _LICENCE = "LICENSE"
 _PARTS = (*(f"{part}/" for part in PARTS), "votes/")
 """Folders of a repository that belong to a recording alone."""
-_MOST_SHOWN = 5
 
 
 @frozen
@@ -636,12 +634,9 @@ def push(
     release.scan.require_clean()
     removed = _removed(release)
     if removed and not remove:
-        names = ", ".join(removed[:_MOST_SHOWN]) + (
-            f" and {len(removed) - _MOST_SHOWN:,} more" if len(removed) > _MOST_SHOWN else ""
-        )
         raise ConflictError(
             f"{release.seen.repo_id} has {counted(len(removed), 'file')} that this recording lacks:"
-            f" {names}. Pull and merge them, or delete them with --remove."
+            f" {some(removed)}. Pull and merge them, or delete them with --remove."
         )
     return push_files(
         release.seen.repo_id,

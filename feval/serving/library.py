@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from feval.cards.reading import some
 from feval.errors import NotRecordedError
 from feval.recording import Recording
 from feval.replay import LLM, Dataset, load, open_recordings
@@ -101,13 +102,6 @@ class Library:
         if (more := len(self.served) - _NAMED) > 0:
             shown.append(f"and {more} more datasets")
         return "; ".join(shown)
-
-
-def some(names: Iterable[str]) -> str:
-    """Return the first five names, and how many more there are."""
-    names = list(names)
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)
 
 
 class ServedDataset:

@@ -16,10 +16,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple
 
+from feval.cards.reading import some
 from feval.errors import require_known
 from feval.replay import LLM
 from feval.serving import settings
-from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
+from feval.serving.library import Library, ServedDataset, conversation_digest, system_text
 from feval.serving.prompts import PromptUse, excerpts, normal, template_digest, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
 from feval.serving.wire.calls import AmbiguousError, MissError, RequestError, UnknownError

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from feval.cards import find_llm_card
+from feval.cards.reading import some
 from feval.recording.arrays import stated_direction
 from feval.serving.cots import TextCache
-from feval.serving.library import Library, ServedDataset, some
+from feval.serving.library import Library, ServedDataset
 from feval.serving.runs import RunName
 from feval.serving.wire.calls import (
     AmbiguousError,

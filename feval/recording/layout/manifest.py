@@ -28,7 +28,7 @@ from pydantic_core.core_schema import (
 )
 
 from feval.cards import PriceList
-from feval.cards.reading import sentence
+from feval.cards.reading import sentence, some
 from feval.errors import (
     ConflictError,
     DamagedRecordingError,
@@ -393,7 +393,6 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
 
 _TIER = re.compile(r":(free|nitro|floor)$")  # OpenRouter's: who serves it, not what
 _DATED = re.compile(r"[-@](latest|\d{3,4}|\d{6}|\d{8}|\d{2}-\d{2,4}|\d{4}-\d{2}-\d{2})$")
-_SHOWN = 5
 
 
 class AnsweringModels(NamedTuple):
@@ -424,16 +423,13 @@ class AnsweringModels(NamedTuple):
     def sentence(self) -> str:
         """What a reader should know."""
         most = sorted(self.names.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(
-            f"{name:.60} ({count:,} CoT{'s' * (count != 1)})" for name, count in most[:_SHOWN]
-        )
-        more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
+        counts = (f"{name:.60} ({count:,} CoT{'s' * (count != 1)})" for name, count in most)
         who = f"{self.llm} on {self.dataset}"
         if not self.is_other:
             return f"{who} was served as {most[0][0]:.60}."
         other = "another model" if len(most) == 1 else "more than one model"
         asked = "" if self.asked == self.llm else f" was asked as {self.asked:.60}, and"
-        return f"{who}{asked or ':'} {other} answered, as the replies say: {shown}{more}."
+        return f"{who}{asked or ':'} {other} answered, as the replies say: {some(counts)}."
 
 
 def _bare(name: str) -> str:
