@@ -12,6 +12,8 @@ Record = dict[str, Any]
 """What a JSON object, a row of a table or a set of options has, by name."""
 RecordLike = Mapping[str, Any]
 """A record that is only read."""
+Pairs = tuple[tuple[str, str], ...]
+"""Pairs of texts, such as the label and the text of each option of a question."""
 
 _T = TypeVar("_T")
 

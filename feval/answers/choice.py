@@ -38,6 +38,7 @@ from os.path import commonprefix
 from typing import NamedTuple
 
 from feval.answers import date, markers, number, text as free_text
+from feval.values import Pairs
 
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
@@ -125,7 +126,7 @@ def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
     return None
 
 
-def _key(raw: str, frozen: tuple[tuple[str, str], ...], options: _Options) -> str | None:
+def _key(raw: str, frozen: Pairs, options: _Options) -> str | None:
     """One round of `canonical`."""
     bare = raw.strip()
     if raw in options.labels or bare in options.labels:
@@ -352,7 +353,7 @@ def _of_last_line(line: str, options: _Options) -> _Reading | None:
     return _Reading(label, line) if label else None
 
 
-def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+def _frozen(choices: Iterable[Sequence[str]]) -> Pairs:
     return tuple(map(tuple, choices))  # type: ignore[arg-type]  # pairs; a comprehension is slower
 
 
@@ -374,7 +375,7 @@ class _Options:
             at commas.
     """
 
-    def __init__(self, choices: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, choices: Pairs) -> None:
         pairs = [(label, text) for label, text in choices if label.strip()] or _LETTERS
         self.labels = labels = {label: label for label, _ in pairs}
         folded = Counter(label.casefold() for label in labels)
@@ -482,7 +483,7 @@ class _LabelPatterns:
         reach: characters of the longest match of `tail`.
     """
 
-    def __init__(self, labels: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, labels: Pairs) -> None:
         short = [pair for pair in labels if len(pair[0]) <= _LONGEST_LABEL]
         exact = any_of(written for written, _ in short)
         proper = any_of(written for written, label in short if len(written) > 1 or written == label)

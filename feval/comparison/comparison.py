@@ -39,7 +39,7 @@ from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load, open_recordings
-from feval.values import Record, RecordLike
+from feval.values import Pairs, Record, RecordLike
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -629,7 +629,7 @@ class Traces(Result):
     rows: Rows
     judged: int
     curves: tuple[tuple[MethodTrace, ...], ...]
-    missing: tuple[tuple[str, str], ...]
+    missing: Pairs
 
 
 def _judged(dataset: Dataset, curves: Sequence[MethodCurve]) -> Rows:

@@ -39,9 +39,9 @@ from feval.importers.questions import known_answer_kind, positions_as_labels, re
 from feval.importers.reading import Reader
 from feval.importers.source import SourceQuestion
 from feval.recording import Question
+from feval.values import Pairs
 
 Row = dict[str, Any]
-Choices = tuple[tuple[str, str], ...]
 
 _LOG = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ def hub_questions(
 def _question(name: str, row: Row, columns: HubColumns, answer_kind: str) -> SourceQuestion:
     where = f"The row of {name}"
     text = _sentences(member(row, column, str, where) for column in columns.question)
-    choices: Choices = ()
+    choices: Pairs = ()
     if columns.choices is not None and columns.choices.form == "in-question":
         text, choices = split_options(text, where)
     elif columns.choices is not None:
@@ -270,7 +270,7 @@ def _sentences(parts: Iterable[str]) -> str:
 
 
 def _gold(
-    row: Row, columns: HubColumns, choices: Choices, answer_kind: str, where: str
+    row: Row, columns: HubColumns, choices: Pairs, answer_kind: str, where: str
 ) -> str | None:
     if columns.answer not in row:
         member(row, columns.answer, str, where)  # says which columns there are
@@ -302,7 +302,7 @@ def _gold(
     return inner if inner in dict(choices) else gold
 
 
-def _choices(row: Row, source: HubChoices, where: str) -> Choices:
+def _choices(row: Row, source: HubChoices, where: str) -> Pairs:
     here = f"{source.column!r} of {where}"
     if source.column not in row or source.form != "labelled":
         texts = member(row, source.column, list, where)  # says which columns there are
@@ -324,7 +324,7 @@ def _marked(text: str, where: str) -> tuple[str, str]:
     return match[1], match[2].strip()
 
 
-def split_options(text: str, where: str) -> tuple[str, Choices]:
+def split_options(text: str, where: str) -> tuple[str, Pairs]:
     """Split a question from its options: after its last line "Options:", one per line, "(A) text"
     or "- text".
 
@@ -349,7 +349,7 @@ def _option(line: str, where: str) -> tuple[str, str]:
     return match[1], (match[2] or "").strip()
 
 
-def _distinct(choices: list[tuple[str, str]], where: str) -> Choices:
+def _distinct(choices: list[tuple[str, str]], where: str) -> Pairs:
     if len({label for label, _ in choices}) != len(choices):
         raise SourceError(
             f"The options of {where} have a label twice: {[label for label, _ in choices]!r:.80}."

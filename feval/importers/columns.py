@@ -24,7 +24,7 @@ from feval.errors import ConflictError, SourceError
 from feval.importers.layouts import is_name
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
 from feval.recording.content import calls_as_json
-from feval.values import frozen
+from feval.values import Pairs, frozen
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
@@ -179,7 +179,7 @@ def identifier(value: object, where: str) -> str:
     return refuse(where, "text that is not empty, or a whole number", value)
 
 
-def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
+def choices_of(value: object, where: str) -> Pairs:
     """Return the options of a question as (label, text).
 
     They may be a list of `{"label", "text"}`, a list of texts (labelled A, B, C, ...), or
@@ -207,7 +207,7 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
     return choices
 
 
-def _features(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+def _features(value: Any, where: str) -> Pairs:
     return tuple(
         (name, str(scalar_text(number(each, here) if isinstance(each, float) else each, here)))
         for name, each in json_object(value, where).items()

@@ -62,6 +62,7 @@ from feval.importers.files import opened_parquet, shortest_floats
 from feval.importers.reading import ZIP, Archive, Reader, opened_archive, read_bytes, starts_with
 from feval.importers.rows import Rows, collected
 from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, chat, counted_notes
+from feval.values import Pairs
 
 
 def inside(value: Any, *path: str) -> Any:
@@ -125,7 +126,7 @@ def gold_of(value: object, where: str, noted: Counter[str]) -> str | None:
     return golds[0] if golds else None
 
 
-def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def labelled(texts: Sequence[str]) -> Pairs:
     """Return options with the labels A to Z; none where there are more, or where the texts are the
     labels.
     """
@@ -352,7 +353,7 @@ def _lm_eval_request(line: Any, where: str) -> tuple[Prompt, Row]:
     return chat_prompt(messages, where), how
 
 
-def _doc_choices(doc: Row) -> tuple[tuple[str, str], ...]:
+def _doc_choices(doc: Row) -> Pairs:
     """Return the options of a question: a list of texts, or `{"text": [...], "label": [...]}`."""
     choices = doc.get("choices")
     labels = inside(choices, "label")

@@ -16,7 +16,7 @@ from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
 from feval.recording import LLMInfo, ScorerInfo, ScoreRows
 from feval.recording.content import PoolColumns
-from feval.values import frozen
+from feval.values import Pairs, frozen
 
 Row = dict[str, Any]
 """What one row, CoT or object of a source has, by name."""
@@ -49,8 +49,8 @@ class SourceQuestion:
     id: str
     text: str | None
     gold: str | None = None
-    choices: tuple[tuple[str, str], ...] = ()
-    features: tuple[tuple[str, str], ...] = ()
+    choices: Pairs = ()
+    features: Pairs = ()
 
 
 @frozen

@@ -17,7 +17,7 @@ from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import Record, name_key
-from feval.values import RecordLike, frozen
+from feval.values import Pairs, RecordLike, frozen
 
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
@@ -47,8 +47,8 @@ class Question:
     text: str
     answer: str | None = None
     answer_key: str | None = None
-    choices: tuple[tuple[str, str], ...] = ()
-    features: tuple[tuple[str, str], ...] = ()
+    choices: Pairs = ()
+    features: Pairs = ()
 
 
 @frozen

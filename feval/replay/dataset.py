@@ -14,7 +14,7 @@ from feval import answers, replay
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
 from feval.recording.layout.flat import Floats, Rows, UInt64
-from feval.values import frozen
+from feval.values import Pairs, frozen
 
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
@@ -40,7 +40,7 @@ class DatasetEntry:
 
     question: str
     answer: str | None
-    choices: tuple[tuple[str, str], ...]
+    choices: Pairs
     id: str
     features: Mapping[str, str]
 

@@ -65,7 +65,7 @@ from feval.cards.front_matter import (
 from feval.cards.reading import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording import Question
-from feval.values import RecordLike, frozen
+from feval.values import Pairs, RecordLike, frozen
 from recorders.asking.trees import Protocol
 from recorders.request import Message
 
@@ -135,7 +135,7 @@ def messages(
     return (Message("user", f"{card.system}\n\n{first.content}"), *others)
 
 
-def _rendered(text: str, choices: Choices) -> str:
+def _rendered(text: str, choices: Pairs) -> str:
     """Return the question with its options below; options that are their own labels ("Yes", "No")
     get no label.
     """
@@ -314,7 +314,7 @@ def _read_back(card: PromptCard, exemplar: Exemplar, kind: str) -> str | None:
     return answers.canonical(kind, raw, exemplar.choices)
 
 
-def _folded(text: str, choices: Choices) -> str:
+def _folded(text: str, choices: Pairs) -> str:
     return " ".join(_rendered(text, choices).casefold().split())
 
 
@@ -377,9 +377,6 @@ def _checked(row: RecordLike, form: TrainForm, name: str, number: int) -> Record
     return row
 
 
-Choices = tuple[tuple[str, str], ...]
-
-
 @frozen
 class Exemplar:
     """A worked question; its chain of thought is without the answer sentence, and with options the
@@ -389,7 +386,7 @@ class Exemplar:
     question: str
     cot: str
     answer: str
-    choices: Choices = ()
+    choices: Pairs = ()
 
 
 class TrainForm(NamedTuple):
