@@ -36,7 +36,7 @@ from feval.forecast.forecasts import (
 )
 from feval.lazy import Plottable
 from feval.replay import LLM, Dataset
-from feval.values import frozen
+from feval.values import Record, frozen
 
 _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
@@ -615,7 +615,7 @@ class BudgetPlan(Plottable):
     warnings: tuple[str, ...]
     left_out: LeftOut = NONE_LEFT_OUT
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The plan as JSON values."""
         values = dataclasses.asdict(self)
         del values["left_out"]

@@ -41,7 +41,7 @@ from feval.lazy import Plottable
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset, without_gaps
 from feval.replay.loading import LoadRecipe
-from feval.values import frozen
+from feval.values import Record, frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -227,7 +227,7 @@ class Forecast(Plottable):
             _error(point, true) for point, true in zip(estimate.points, truth, strict=True)
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The forecast as JSON values, with the error of each point."""
         values = dataclasses.asdict(self)
         for json_curve, curve in zip(values["estimates"], self.estimates, strict=True):

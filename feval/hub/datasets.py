@@ -18,7 +18,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -37,11 +36,9 @@ from feval.importers.columns import choices_of, member, refuse, scalar_text
 from feval.importers.files import opened_table
 from feval.importers.questions import known_answer_kind, positions_as_labels, read_questions
 from feval.importers.reading import Reader
-from feval.importers.source import SourceQuestion
+from feval.importers.source import Row, SourceQuestion
 from feval.recording import Question
 from feval.values import Pairs
-
-Row = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 

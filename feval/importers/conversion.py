@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_forms
 from feval.answers.equality import named_equality
@@ -59,6 +58,7 @@ from feval.recording import (
 )
 from feval.recording.arrays import direction_question
 from feval.recording.content import VERDICT
+from feval.values import Record, RecordLike
 
 _HINT_BYTES = 16 << 20
 _MOST_IDS = 5  # that a note lists
@@ -108,7 +108,7 @@ def import_recording(
     scores: Mapping[str, str] | Iterable[str] | str = (),
     ignore: Iterable[str] | str = (),
     outcome: Mapping[str, str] | Iterable[str] = (),
-    usd: Mapping[str, Any] | Iterable[str] = (),
+    usd: RecordLike | Iterable[str] = (),
     feature: Iterable[str] = (),
     layout: Layout | str | Path | None = None,
     trust_layout: bool = False,
@@ -213,7 +213,7 @@ def import_recording(
     sources = list(importer.files(source, request)) if importer.files else [source]
     files = sources if questions is None else [*sources, questions]
     before = {path: file_state(path) for path in files}
-    operation: dict[str, Any] = {
+    operation: Record = {
         "name": "import",
         "format": importer.name,
         "source": fingerprint(source)
@@ -370,7 +370,7 @@ class _Conversion:
         counter: str | None,
         scratch: Path,
         scorers: Mapping[str, ScorerInfo],
-        grader: Mapping[str, Any],
+        grader: RecordLike,
     ) -> None:
         self._importer, self._kind, self._reading = reading.importer, reading.kind, reading
         self._questions, self._counter, self._scratch = questions, counter, scratch

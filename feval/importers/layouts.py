@@ -122,7 +122,7 @@ class Layout(BaseModel):
 
     @field_validator("grader")
     @classmethod
-    def _check_facts(cls, facts: dict[str, Any]) -> dict[str, Any]:
+    def _check_facts(cls, facts: Record) -> Record:
         for name, fact in facts.items():
             is_number = isinstance(fact, int | float) and abs(fact) < 2**63
             if not (is_name(fact) if name == "name" else is_number or isinstance(fact, str)):

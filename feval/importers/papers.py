@@ -403,7 +403,7 @@ def read_game24(source: Path, request: ImportRequest) -> SourceContent:
 _COUNTED = ("completion", "prompt")
 
 
-def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
+def _verdicts(entry: Row, where: str) -> list[bool]:
     """Return the authors' verdict on each sample."""
     count = len(entry["ys"])
     if "accs" in entry:
@@ -504,7 +504,7 @@ def _llms(
     notes += reader.notes()
 
 
-def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str) -> LLMInfo:
+def _info(config: Row, name: str, request: ImportRequest, where: str) -> LLMInfo:
     if member(config, "name", str, f"the config of {where}") != name:
         raise SourceError(f"{where} is named for {name!r}, and its config for {config['name']!r}.")
     stored = {key: config.get(key) for key in ("temperature", "max_tokens")}

@@ -50,7 +50,7 @@ from feval.publish.markdown import (
 from feval.recording import Recording
 from feval.recording.layout.format import slug
 from feval.report.text import counted, size, visible
-from feval.values import RecordLike, frozen
+from feval.values import Record, RecordLike, frozen
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
@@ -61,7 +61,6 @@ _MOST_TEXT = 1200
 _MOST_PROMPT = 600
 _MOST_PROMPTS = 12
 _MOST_NAMED = 4
-_Facts = dict[str, Any]
 _EXAMPLES = {
     "": ("llms[0](dataset.question_ids[0], n=1).answers", "curve self-consistency"),
     "verdicts": ("feval.evaluate(feval.SingleCall(), dataset, llms[0])", "run single-call"),
@@ -135,7 +134,7 @@ def card(page: Page) -> str:
         languages=page.languages,
         kept=page.kept_fields,
     )
-    facts: _Facts = {
+    facts: Record = {
         "code": code,
         "plain": plain,
         "listed": listed,
@@ -162,7 +161,7 @@ def card(page: Page) -> str:
     return hub.render_page(template, fields, facts) + "\n"
 
 
-def _opening(page: Page) -> _Facts:
+def _opening(page: Page) -> Record:
     manifest = page.recording.manifest
     records, pairs = manifest.datasets, manifest.pairs.values()
     cots, turns = (sum(pair.get(name, 0) for pair in pairs) for name in ("cots", "turns"))
@@ -233,7 +232,7 @@ def _probes(recording: Recording) -> str:
     )
 
 
-def _example(page: Page) -> _Facts | None:
+def _example(page: Page) -> Record | None:
     """Return what the examples load: the first LLM on the first dataset; `None` where it has no
     samples.
     """
@@ -268,7 +267,7 @@ def _example(page: Page) -> _Facts | None:
     }
 
 
-def _datasets(recording: Recording) -> _Facts:
+def _datasets(recording: Recording) -> Record:
     rows = []
     for record in recording.manifest.datasets.values():
         source_card = find_dataset_card(record["id"])
@@ -295,7 +294,7 @@ def _datasets(recording: Recording) -> _Facts:
     }
 
 
-def _llms(recording: Recording) -> _Facts:
+def _llms(recording: Recording) -> Record:
     splits = split_names(recording)
     rows = []
     for name, record in recording.manifest.llms.items():
@@ -319,7 +318,7 @@ def _llms(recording: Recording) -> _Facts:
     }
 
 
-def _prompts(recording: Recording) -> list[_Facts]:
+def _prompts(recording: Recording) -> list[Record]:
     """Return the system prompts, each with the datasets it was used for."""
     prompts: dict[str, list[str]] = {}
     for record in recording.manifest.datasets.values():
@@ -337,7 +336,7 @@ def _prompts(recording: Recording) -> list[_Facts]:
     ]
 
 
-def _sample(recording: Recording) -> _Facts | None:
+def _sample(recording: Recording) -> Record | None:
     """Return one question with its request and its first CoT; `None` where the recording keeps no
     texts of it.
     """
@@ -387,7 +386,7 @@ def _counters(page: Page) -> str:
     )
 
 
-def _gaps(page: Page) -> _Facts:
+def _gaps(page: Page) -> Record:
     recording = page.recording
     gaps = [
         figures
@@ -444,7 +443,7 @@ def _pattern(configs: Iterable[Config], dataset: str = "*") -> str:
     return "/".join(folders)
 
 
-def _files(page: Page) -> _Facts:
+def _files(page: Page) -> Record:
     sizes: Counter[str] = Counter()
     for path, record in page.recording.manifest.files.items():
         sizes[path.split("/")[0]] += record["bytes"]
@@ -485,7 +484,7 @@ def _licences(page: Page) -> tuple[str, str]:
     return table(["what", "licence"], rows), visible(details)
 
 
-def _citation(page: Page) -> _Facts:
+def _citation(page: Page) -> Record:
     recording = page.recording
     created = str(recording.manifest.raw["created"])
     owner, name = page.repo_id.split("/")

@@ -20,7 +20,7 @@ from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
 from feval.recording.layout.format import Record, slug
 from feval.recording.parts import PAIR_PARTS
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 _SIZES = (
     "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
@@ -66,7 +66,7 @@ def front_matter(
     licence: Licence,
     licence_details: str,
     languages: Sequence[str],
-    kept: Mapping[str, Any],
+    kept: RecordLike,
 ) -> Record:
     """Return the fields of the front matter; `kept` are those of an earlier page, see
     `EarlierMatter`.

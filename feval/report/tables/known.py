@@ -29,18 +29,17 @@ from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
 from feval.report.tables.tables import Fields, Table, columns, make_table
 from feval.report.text import shortened
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.recording import Question
 
-Row = dict[str, Any]
 
-
-def _of_cards(card: Callable[[str], Any], names: Iterable[str], *fields: str) -> list[Row]:
+def _of_cards(card: Callable[[str], Any], names: Iterable[str], *fields: str) -> list[Record]:
     return [{each: getattr(one, each) for each in fields} for one in map(card, names)]
 
 
-def _known_prices() -> list[Row]:
+def _known_prices() -> list[Record]:
     """One row per list and LLM."""
     of_llms = [
         {
@@ -57,7 +56,7 @@ def _known_prices() -> list[Row]:
     return [*of_llms, none | {"id": "recorded", "note": "The USD that each CoT states."}]
 
 
-def model_prices(llm: str) -> list[Row]:
+def model_prices(llm: str) -> list[Record]:
     """What an LLM cost when, by cards and by the package genai-prices.
 
     Raises:
@@ -81,7 +80,7 @@ def model_prices(llm: str) -> list[Row]:
     ]
 
 
-def _methods() -> list[Row]:
+def _methods() -> list[Record]:
     return [
         {
             "name": name,
@@ -92,7 +91,7 @@ def _methods() -> list[Row]:
     ]
 
 
-def _formats() -> list[Row]:
+def _formats() -> list[Record]:
     formats = {name: (importer.title, "", "") for name, importer in IMPORTERS.items()}
     for name, layout in ((name, layout_of(name)) for name in layout_names()):
         formats[f"table --layout {name}"] = (layout.title, layout.verified, layout.licence)
@@ -102,7 +101,7 @@ def _formats() -> list[Row]:
     ]
 
 
-def _columns() -> list[Row]:
+def _columns() -> list[Record]:
     return [
         {"name": one.name, "belongs_to": one.of.split()[0], "meaning": one.about,
          "also_written": ", ".join((*one.aliases, *one.usual))}
@@ -110,7 +109,7 @@ def _columns() -> list[Row]:
     ]  # fmt: skip
 
 
-KNOWN: Mapping[str, Callable[[], list[Row]]] = {
+KNOWN: Mapping[str, Callable[[], list[Record]]] = {
     "datasets": lambda: _of_cards(
         dataset_card, dataset_ids(), "id", "title", "group", "questions", "answer_kind", "licence"
     ),
@@ -138,7 +137,7 @@ are for JSON only).
 """
 
 
-def known_table(rows: list[Row]) -> Table:
+def known_table(rows: list[Record]) -> Table:
     """Return the rows as a table; without rows, without columns."""
 
     def heading(name: str) -> str:
@@ -151,7 +150,7 @@ def known_table(rows: list[Row]) -> Table:
     return make_table("", {heading(name): name for name in names}, rows)
 
 
-def set_tables(rows: Sequence[Row], *, whole: bool) -> list[Table]:
+def set_tables(rows: Sequence[Record], *, whole: bool) -> list[Table]:
     """Return sets of samples as a table that cuts what is long, or each as a whole."""
     if whole:
         facts = (((name, str(fact)) for name, fact in row.items() if fact) for row in rows)

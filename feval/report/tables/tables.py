@@ -33,7 +33,7 @@ from feval.report.text import (
     usd_per_1000,
     visible,
 )
-from feval.values import frozen
+from feval.values import Record, frozen
 
 if TYPE_CHECKING:
     from feval.evaluation import Curve, Evaluation
@@ -70,7 +70,7 @@ class Cell(str):
         self.value, self.interval, self.is_open = value, interval, is_open
         return self
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Record:
         """Return it as JSON values."""
         drawn = {} if self.interval is None else {"i": self.interval, "open": self.is_open}
         return {"t": str(self), "s": self.value, **drawn}
@@ -396,7 +396,7 @@ def records_csv(records: Sequence[Mapping[str, object]]) -> str:
     return csv_text(list(records[0]), (record.values() for record in records))
 
 
-Records = list[dict[str, Any]]
+Records = list[Record]
 """Column -> value; `None` for an unknown number."""
 
 ERROR_FIELDS: Fields = {
