@@ -53,30 +53,7 @@ from feval.estimators.per_question import (
     require_shares,
     signatures_of_probabilities,
 )
-
-
-def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
-    """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the
-    credit of a tie.
-
-    Eq. (3), with ties by `ties`; eq. (7) is the strict rule.
-
-    Args:
-        gold, rivals: [N] and [N, K] votes of the gold answer and of the rivals; zeros pad rows.
-        ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for
-            "strict", 1 for "lenient".
-
-    Returns:
-        [N] credits; 0 for an empty vote.
-
-    Raises:
-        UnknownNameError: an unknown rule for ties.
-    """
-    check_ties(ties)
-    top = rivals.max(axis=1, initial=0)
-    level = (rivals == gold[:, None]).sum(axis=1)
-    worth = {"uniform": 1.0 / (level + 1.0), "strict": 0.0, "lenient": 1.0}[ties]
-    return np.where(gold > top, 1.0, np.where((gold == top) & (gold > 0), worth, 0.0))
+from feval.estimators.plurality import plurality_credit
 
 
 def monte_carlo_plurality_accuracy(

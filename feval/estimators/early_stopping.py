@@ -68,7 +68,7 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
 from feval.estimators.per_question import distinct, tie_nodes
-from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
+from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, VoteCounts, binomials
 from feval.estimators.stopping_orders import Ends, partitions, require_budget
 
 _MOST_WINDOWS_IN_DOUBLES = 8
@@ -99,25 +99,14 @@ class EarlyStops(Result):
     output_tokens: Floats
 
 
-def early_stops(
-    counts: Integers,
-    gold: Integers,
-    size: Integers,
-    tokens: Integers,
-    all_tokens: Integers,
-    *,
-    window: int,
-    windows: int,
-) -> EarlyStops:
+def early_stops(pools: VoteCounts, tokens: VoteCounts, *, window: int, windows: int) -> EarlyStops:
     """Evaluate the module's closed forms; OutOfRangeError for a pool smaller than the windows.
 
     Args:
-        counts, tokens: [Q, K] samples of every candidate, and their total output tokens.
-        gold: [Q] column of the gold candidate, -1 where there is none.
-        size, all_tokens: [Q] recorded samples and their total output tokens, those without an
-            answer included.
+        pools, tokens: of Q questions the samples with each answer, and their total output tokens.
         window, windows: samples per window, w, and largest number of windows, I.
     """
+    size = pools.size
     if size.size and int(size.min()) < window * windows:
         raise OutOfRangeError(
             f"{windows} windows of {window} samples were asked for; question {int(size.argmin())}"
@@ -126,42 +115,36 @@ def early_stops(
     fits = (
         windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
     )
-    pools = counts, gold, size, tokens, all_tokens
     kind = np.dtype(np.float64 if fits else np.longdouble)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        results, error = _closed_form(window, windows, kind, *pools)
+        results, error = _closed_form(window, windows, kind, pools, tokens)
     few = np.flatnonzero(~(error <= _TOLERANCE))  # NaN compares as false, too
     if len(few):
         kind = np.dtype(object)
-        results[:, few], _ = _closed_form(window, windows, kind, *(part[few] for part in pools))
+        results[:, few], _ = _closed_form(window, windows, kind, pools.take(few), tokens.take(few))
     right, no_stop, expected, spent = results
     return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
 
 
 def _closed_form(
-    window: int,
-    windows: int,
-    kind: np.dtype[Any],
-    counts: Integers,
-    gold: Integers,
-    size: Integers,
-    tokens: Integers,
-    all_tokens: Integers,
+    window: int, windows: int, kind: np.dtype[Any], pools: VoteCounts, tokens: VoteCounts
 ) -> tuple[Floats, Floats]:
     """[4, Q] the fields of `EarlyStops` in some number type, and [Q] bounds of their errors."""
+    size = pools.size
+    counts, spent = (np.column_stack([each.gold, each.rivals]) for each in (pools, tokens))
     large = int((counts >= window).sum(axis=1).max(initial=0))
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
     largest, spent = (
-        np.take_along_axis(table, columns, axis=1).astype(np.int64) for table in (counts, tokens)
+        np.take_along_axis(table, columns, axis=1).astype(np.int64) for table in (counts, spent)
     )
     plain, marked, weighted = np.zeros((3, windows + 1, len(size)), kind)
     plain[0] = _number(np.ones_like(size), kind)
-    weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
+    weighted[0] = _number(tokens.size - spent.sum(axis=1), kind)
     for column in range(large):
         n = _number(largest[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
         factor = _ways(falling, window, windows)
-        more = _ways(falling, window, windows - 1, window) * (columns[:, column] == gold)
+        more = _ways(falling, window, windows - 1, window) * (columns[:, column] == 0)
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
         extra = mean * _ways(falling, window, windows - 1, 1)
         # The extra gold window or sample belongs to this candidate or to an earlier one.
@@ -198,7 +181,7 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
 
     Given the counts v after j windows, every order is equally likely, so f(i) of the module with v
     for n and jw for S gives the probability that none of the j windows is unanimous, and that only
-    the last is. `bounds` are those of `AnswerCounts`; `only_unstopped` leaves out ends at a
+    the last is. `bounds` are those of `VoteCounts`; `only_unstopped` leaves out ends at a
     unanimous window.
     """
     require_budget(window * windows)
@@ -340,27 +323,19 @@ class EarlyPlurality(Result):
 
 
 def early_plurality(
-    gold: Integers,
-    rivals: Integers,
-    size: Integers,
-    *,
-    window: int,
-    windows: int,
-    only_unstopped: bool = False,
+    pools: VoteCounts, *, window: int, windows: int, only_unstopped: bool = False
 ) -> EarlyPlurality:
     """Return the module's sum for Q questions, computed once per distinct question.
 
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of every other candidate, in any order.
-        size: [Q] samples of the pool, at least windows * window.
+        pools: of windows * window samples or more.
         window: samples of a window.
         windows: most windows.
         only_unstopped: over orders without a unanimous window alone: sum_i (-1)^i C(L, i) G(L, i).
     """
-    if size.size and int(size.max()) > LARGEST_POOL:
-        return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))
-    counts = Counts.from_arrays(gold, rivals, size - gold - rivals.sum(axis=1))
+    if int(pools.size.max(initial=0)) > LARGEST_POOL:
+        return EarlyPlurality(np.zeros(len(pools.gold)), np.full(len(pools.gold), np.inf))
+    counts = Counts.from_arrays(*pools.parts)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
     right, error = np.zeros(len(first)), np.zeros(len(first))
     sum_of = _Sum(int(counts.size.max(initial=0)), window, windows, only_unstopped)

@@ -71,6 +71,7 @@ from feval.estimators.per_question import (
     PerQuestion,
     by_blocks,
     check_ties,
+    descending,
     distinct,
     question_blocks,
     require_shapes,
@@ -101,25 +102,72 @@ class VoteCounts(Result):
         rivals: [Q, K] samples of each other candidate, in any order; 0 in the gold candidate's
             place.
         no_answer: [Q] samples without an answer.
-        size: [Q] recorded samples: gold + rivals.sum(axis=1) + no_answer.
     """
 
     gold: Integers
     rivals: Integers
     no_answer: Integers
-    size: Integers
+
+    @property
+    def size(self) -> Int64:
+        """[Q] recorded samples."""
+        size: Int64 = self.gold + self.rivals.sum(axis=1, dtype=np.int64) + self.no_answer
+        return size
 
     @property
     def parts(self) -> tuple[Integers, Integers, Integers]:
         """The votes for the gold answer, for its rivals, and for none."""
         return self.gold, self.rivals, self.no_answer
 
+    @property
+    def share_of_lead(self) -> Floats:
+        """[Q] the gold answer's share of the lead when all samples vote: 1/m if it is one of m
+        leaders, 0 if it is none.
+        """
+        return plurality_credit(self.gold, self.rivals)
+
+    def ordered(self) -> VoteCounts:
+        """The same pools with the rivals in descending order, as 64-bit integers."""
+        gold, rivals, no_answer = (part.astype(np.int64) for part in self.parts)
+        return VoteCounts(gold, descending(rivals), no_answer)
+
     def with_no_answer_as_rival(self) -> VoteCounts:
         """The same pools where no answer is one more candidate, which votes and is never
         correct.
         """
         rivals = np.column_stack([self.rivals, self.no_answer])
-        return VoteCounts(self.gold, rivals, np.zeros_like(self.no_answer), self.size)
+        return VoteCounts(self.gold, rivals, np.zeros_like(self.no_answer))
+
+    def bounds(self) -> Int64:
+        """[1 + K + 1] largest counts over the pools: samples without an answer, the leading
+        candidate, the next, and so on.
+        """
+        widest = -np.sort(-np.column_stack([self.gold, self.rivals]), axis=1)
+        return np.concatenate([[self.no_answer.max(initial=0)], widest.max(axis=0, initial=0)])
+
+
+def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
+    """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the
+    credit of a tie.
+
+    Eq. (3) of CEV, with ties by `ties`; eq. (7) is the strict rule.
+
+    Args:
+        gold, rivals: [N] and [N, K] votes of the gold answer and of the rivals; zeros pad rows.
+        ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for
+            "strict", 1 for "lenient".
+
+    Returns:
+        [N] credits; 0 for an empty vote.
+
+    Raises:
+        UnknownNameError: an unknown rule for ties.
+    """
+    check_ties(ties)
+    top = rivals.max(axis=1, initial=0)
+    level = (rivals == gold[:, None]).sum(axis=1)
+    worth = {"uniform": 1.0 / (level + 1.0), "strict": 0.0, "lenient": 1.0}[ties]
+    return np.where(gold > top, 1.0, np.where((gold == top) & (gold > 0), worth, 0.0))
 
 
 def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, Rows | slice]:
@@ -155,8 +203,7 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
     table = np.hstack([np.pad(part, ((0, most - len(part)), (0, 0))) for part in tables])
     first, rows = distinct(table)
     whole, of_table = table[:, first], rows.astype(np.int32)
-    size = whole.sum(axis=0, dtype=whole.dtype)  # at most the number of samples, which fits
-    return VoteCounts(whole[0], whole[2:].T, whole[1], size), np.concatenate(
+    return VoteCounts(whole[0], whole[2:].T, whole[1]), np.concatenate(
         [of_table[place] for place in places]
     )
 
@@ -191,7 +238,7 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
     candidates = int(codes.max(initial=-1)) + 1
     kind = np.uint8 if samples <= np.iinfo(np.uint8).max else np.uint16
     votes: Integers = np.empty((candidates, questions), kind)
-    no_answer, size = np.empty((2, questions), kind)
+    no_answer: Integers = np.empty(questions, kind)
     step = max(1, _BLOCK // max(samples, 1))
     for start in range(0, questions, step):
         block = slice(start, start + step)
@@ -200,13 +247,11 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
         for candidate, row in enumerate(votes):
             _count(by_sample, candidate, row[block])
         _count(by_sample, NO_ANSWER, no_answer[block])
-        _count(by_sample, ABSENT, size[block])
-    np.subtract(samples, size, out=size, casting="unsafe")
     right: Integers = np.zeros(questions, kind)
     has = np.flatnonzero((gold >= 0) & (gold < candidates))
     right[has] = votes[gold[has], has]
     votes[gold[has], has] = 0
-    return VoteCounts(right, votes.T, no_answer, size)
+    return VoteCounts(right, votes.T, no_answer)
 
 
 def _count(codes: Integers, code: int, out: Integers) -> None:

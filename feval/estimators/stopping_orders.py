@@ -48,8 +48,7 @@ import numpy as np
 
 from feval.errors import NotExactError
 from feval.estimators.arrays import Bools, Floats, Int64, Integers, Numbers, Result, Rows, UInt64
-from feval.estimators.per_question import descending
-from feval.estimators.plurality import binomials
+from feval.estimators.plurality import VoteCounts, binomials
 
 MOST_TERMS = 50_000_000
 """Most partitions times questions of `over_partitions`: about a minute."""
@@ -85,17 +84,13 @@ class ExpectedVotes(Result):
         result: Floats = self.votes.sum(axis=1)
         return result
 
-    def tokens(
-        self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers
-    ) -> Floats:
-        """[Q] expected output tokens. Pools may have fewer rivals than `votes`.
-
-        `gold` [Q], `rivals` [Q, K] and `none` [Q] are the total output tokens of the samples with
-        the gold answer, with each other one, in the order of `pools.rivals`, and without one.
+    def tokens(self, pools: VoteCounts, tokens: VoteCounts) -> Floats:
+        """[Q] expected output tokens, from those of all samples with each answer. Pools may have
+        fewer rivals than `votes`.
         """
         mean = np.zeros(self.votes.shape)
-        mean[:, 0], mean[:, 1] = _mean_tokens(none, pools.none), _mean_tokens(gold, pools.gold)
-        mean[:, 2 : 2 + rivals.shape[1]] = _lumped_mean(rivals, pools.rivals)
+        mean[:, 1], _, mean[:, 0] = _mean_tokens(pools, tokens)
+        mean[:, 2 : 2 + pools.rivals.shape[1]] = _lumped_mean(tokens.rivals, pools.rivals)
         mean *= self.votes
         result: Floats = mean.sum(axis=1)
         return result
@@ -106,7 +101,7 @@ def number_of_partitions(budget: int, parts: int) -> float:
     return float(_descending(np.full(min(parts, budget), budget), 0, budget).sum())
 
 
-def require_few_partitions(pools: AnswerCounts, budget: int, most: int = MOST_TERMS) -> None:
+def require_few_partitions(pools: VoteCounts, budget: int, most: int = MOST_TERMS) -> None:
     """Raise NotExactError where `over_partitions` would take longer than a minute."""
     if len(pools.gold) * number_of_partitions(budget, pools.rivals.shape[1]) > most:
         raise NotExactError(
@@ -115,27 +110,14 @@ def require_few_partitions(pools: AnswerCounts, budget: int, most: int = MOST_TE
         )
 
 
-def over_partitions(
-    pools: AnswerCounts,
-    ends: Ends,
-    gold_tokens: Integers,
-    rival_tokens: Integers,
-    none_tokens: Integers,
-) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule.
-
-    `gold_tokens` [Q], `rival_tokens` [Q, K] and `none_tokens` [Q] are the total output tokens of
-    the samples with the gold answer, with each other one, in the order of `pools.rivals`, and
-    without one.
+def over_partitions(pools: VoteCounts, ends: Ends, tokens: VoteCounts) -> OverOrders:
+    """Expected accuracy, samples and tokens [Q] of a rule, from the counts of pools in descending
+    order, and the total output tokens of the samples with each answer.
     """
     partitions = _Partitions(ends.budget, pools.rivals.shape[1])
-    stops = _Stops(partitions, ends, int(pools.none.max(initial=0)))
+    stops = _Stops(partitions, ends, int(pools.no_answer.max(initial=0)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
-    spent = (
-        _mean_tokens(none_tokens, pools.none),
-        _mean_tokens(gold_tokens, pools.gold),
-        _mean_tokens(rival_tokens, pools.rivals),
-    )
+    gold_mean, rival_mean, none_mean = _mean_tokens(pools, tokens)
     result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
     step = max(1, min(_QUESTIONS, _CELLS_OF_WAYS // len(partitions.keys)))
@@ -143,9 +125,9 @@ def over_partitions(
         block = order[start : start + step]
         rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
-        ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
+        ways = partitions.ways(rivals[:, :used], rival_mean[block, :used], choose)
         result[:, block] = stops.sums(
-            ways, pools.take(block), spent[0][block], spent[1][block], choose
+            ways, pools.take(block), none_mean[block], gold_mean[block], choose
         )
     return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
@@ -185,7 +167,7 @@ class _Partitions:
         place = np.searchsorted(self.keys, keys, sorter=self._order)
         return self._order[np.minimum(place, len(self._order) - 1)]
 
-    def ways(self, rivals: Int64, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
+    def ways(self, rivals: Integers, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
         """[P', N] ways to draw each partition from N questions' rivals [N, K] in descending order,
         and their tokens.
         """
@@ -249,7 +231,7 @@ class _Stops:
     def sums(
         self,
         ways: tuple[Floats, Floats],
-        pools: AnswerCounts,
+        pools: VoteCounts,
         none_mean: Floats,
         gold_mean: Floats,
         choose: Floats,
@@ -259,7 +241,7 @@ class _Stops:
         choices = choose[pools.gold, : self.budget + 1]
         known = self.partition < len(ways[0])
         pairs, kinds = np.unique(
-            np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True
+            np.column_stack([pools.size, pools.no_answer]), axis=0, return_inverse=True
         )
         for kind, (size, none) in enumerate(pairs.tolist()):
             questions = np.flatnonzero(kinds.ravel() == kind)
@@ -294,12 +276,15 @@ class _Stops:
         return sums.reshape(partitions, self.budget + 1)
 
 
-def _mean_tokens(tokens: Integers, counts: Integers) -> Floats:
-    """[...] mean tokens per sample, 0 where there are none."""
-    return tokens / np.maximum(counts, 1)
+def _mean_tokens(pools: VoteCounts, tokens: VoteCounts) -> list[Floats]:
+    """Mean tokens of the samples with the gold answer, with each rival and without an answer; 0
+    where there are none.
+    """
+    both = zip(tokens.parts, pools.parts, strict=True)
+    return [total / np.maximum(counts, 1) for total, counts in both]
 
 
-def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
+def _lumped_mean(tokens: Integers, counts: Integers) -> Floats:
     """[Q, K] mean tokens over all candidates with the same count as this one; counts descend along
     a row.
     """
@@ -323,17 +308,17 @@ _LARGEST_POOL = 400
 _CELLS = 1 << 18  # numbers gathered at once
 
 
-def number_of_subpools(pools: AnswerCounts) -> float:
+def number_of_subpools(pools: VoteCounts) -> float:
     """Upper bound of the number of sub-pools of pools, their samples without an answer left out;
     infinite for pools of more than 400 answered samples.
     """
-    most = int((pools.size - pools.none).max(initial=0))
+    most = int((pools.size - pools.no_answer).max(initial=0))
     if most > _LARGEST_POOL:
         return np.inf
     return float(_descending(pools.bounds()[1:], 0, most).sum())
 
 
-def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> ExpectedVotes:
+def votes_over_subpools(pools: VoteCounts, ending: Ending, budget: int) -> ExpectedVotes:
     """Expected votes [Q] over all orders, for a rule that ends with the probability
     `ending`.
     """
@@ -342,7 +327,7 @@ def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> Exp
 
 
 def wrong_ends(
-    pools: AnswerCounts, ending: Ending, budget: int, *, none_votes: bool = False
+    pools: VoteCounts, ending: Ending, budget: int, *, none_votes: bool = False
 ) -> Floats:
     """[Q] probability to end within the budget on another answer than the gold, ties being broken
     uniformly.
@@ -350,17 +335,17 @@ def wrong_ends(
     With `none_votes`, no answer is a candidate, also in the counts of `ending`; to end on it does
     not count.
     """
-    voting = pools.with_no_answer_as_rival() if none_votes else pools
+    voting = pools.with_no_answer_as_rival().ordered() if none_votes else pools
     leads = _over_subpools(voting, ending, budget)[0][:, 2:]
     if none_votes and leads.shape[1]:  # candidates with equal counts lead equally often
-        leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= (
-            pools.none == 0
-        )
+        leads[
+            np.arange(len(leads)), (voting.rivals == pools.no_answer[:, None]).argmax(axis=1)
+        ] *= pools.no_answer == 0
     result: Floats = leads.sum(axis=1)
     return result
 
 
-def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:
+def _over_subpools(pools: VoteCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:
     """[Q, 2 + K] expected shares of the lead and expected votes: of no answer, the gold and each
     rival.
     """
@@ -372,16 +357,16 @@ def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Fl
     columns = np.column_stack([np.zeros_like(gold), gold, rivals + (rivals >= gold[:, None])])
     result = np.zeros((len(counts), counts.shape[1], 2))
     below, marks = (
-        np.zeros((1, 2, int(pools.none.max(initial=0)) + 1)),
+        np.zeros((1, 2, int(pools.no_answer.max(initial=0)) + 1)),
         np.zeros((1, counts.shape[1]), np.int32),
     )
     for total, (own, rows, subpools, children) in enumerate(_layers(counts, totals)):
         layer = _Layer(subpools)
-        silent = int(pools.none[totals >= total].max(initial=0)) + 1
+        silent = int(pools.no_answer[totals >= total].max(initial=0)) + 1
         means = layer.before_the_last(children, below[:, :, :silent], marks)
         layer.end(means, total, ending, budget)
         place = np.take_along_axis(layer.mark[rows], columns[own], axis=1)
-        result[own] = means[place, :, pools.none[own, None]]
+        result[own] = means[place, :, pools.no_answer[own, None]]
         below, marks = means, layer.mark
     return result[:, :, 1], result[:, :, 0]
 
@@ -518,46 +503,6 @@ end there.
 """
 
 _GOLDEN = 0x9E3779B97F4A7C15
-
-
-class AnswerCounts(Result):
-    """The counts of Q pools.
-
-    Attributes:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate, largest first.
-        none: [Q] samples without an answer.
-    """
-
-    gold: Int64
-    rivals: Int64
-    none: Int64
-
-    @classmethod
-    def from_counts(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
-        """Make it from counts in any order."""
-        ordered = descending(rivals.astype(np.int64))
-        return cls(gold.astype(np.int64), ordered, none.astype(np.int64))
-
-    @property
-    def size(self) -> Int64:
-        """[Q] recorded samples."""
-        result: Int64 = self.gold + self.rivals.sum(axis=1) + self.none
-        return result
-
-    def bounds(self) -> Int64:
-        """[1 + K + 1] largest counts over the pools: samples without an answer, the leading
-        candidate, the next, and so on.
-        """
-        counts = np.column_stack([self.gold, self.rivals])
-        widest = -np.sort(-counts, axis=1)
-        return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
-
-    def with_no_answer_as_rival(self) -> AnswerCounts:
-        """The same pools where no answer is one more candidate."""
-        return AnswerCounts.from_counts(
-            self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none)
-        )
 
 
 class Ends(Result):

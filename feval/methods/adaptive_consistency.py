@@ -15,20 +15,14 @@ from feval import replay
 from feval.errors import UsageError
 from feval.estimators.arrays import Int64
 from feval.estimators.plurality import (
+    VoteCounts,
     answered_counts,
     distinct_vote_counts,
     mean_output_tokens,
     pass_at_k,
 )
 from feval.estimators.stopping_criteria import Criterion
-from feval.estimators.stopping_orders import (
-    AnswerCounts,
-    Ending,
-    Ends,
-    ending_of_rule,
-    ends_of_rule,
-    wrong_ends,
-)
+from feval.estimators.stopping_orders import Ending, Ends, ending_of_rule, ends_of_rule, wrong_ends
 from feval.methods.fields import (
     Count,
     ExactNumber,
@@ -52,7 +46,6 @@ from feval.methods.protocol import (
 from feval.methods.stops import (
     StoppingMethod,
     early_votes_of_whole_pool,
-    gold_share_of_lead,
     mean_over_orders,
     right_over_orders,
 )
@@ -215,9 +208,8 @@ class AdaptiveConsistency(StoppingMethod):
         if self.no_answer == "drop":  # no criterion stops without a vote
             return no_answer_probability(pool, self.budget)
         counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
-        pools = AnswerCounts.from_counts(
-            counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer)
-        )
+        nobody = np.zeros_like(counts.no_answer)
+        pools = VoteCounts(counts.no_answer, counts.rivals, nobody).ordered()
         return right_over_orders(pools, self.ends(pools.bounds()))[rows]
 
     def ends(self, bounds: Int64, *, only_last: bool = False) -> Ends:
@@ -233,17 +225,17 @@ class AdaptiveConsistency(StoppingMethod):
         share: Floats = np.where(n < self.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
         return share
 
-    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: VoteCounts, wrong: Floats) -> Floats:
         """See `StoppingMethod`."""
         return early_votes_of_whole_pool(pools, wrong, self._right_at_budget)
 
-    def _right_at_budget(self, pools: AnswerCounts) -> Floats:
-        voting = pools.with_no_answer_as_rival() if self.no_answer == "vote" else pools
+    def _right_at_budget(self, pools: VoteCounts) -> Floats:
+        voting = pools.with_no_answer_as_rival().ordered() if self.no_answer == "vote" else pools
         if self.criterion == "random":
-            return gold_share_of_lead(voting) * float(self._coin_stops[-1])
+            return voting.share_of_lead * float(self._coin_stops[-1])
         return right_over_orders(voting, self.ends(voting.bounds(), only_last=True))
 
-    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+    def wrong_before_budget(self, pools: VoteCounts) -> Floats:
         """See `StoppingMethod`."""
         if self.criterion == "random":
             share = self._coin_stops

@@ -19,7 +19,8 @@ from feval.estimators.early_stopping import (
     window_ends,
 )
 from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping_orders import AnswerCounts, wrong_ends
+from feval.estimators.plurality import VoteCounts
+from feval.estimators.stopping_orders import wrong_ends
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
     Capabilities,
@@ -34,11 +35,10 @@ from feval.methods.protocol import (
     most_tokens,
 )
 from feval.methods.stops import (
-    PoolCounts,
     StoppingMethod,
+    counts_and_tokens,
     distinct_pools,
     early_votes_of_whole_pool,
-    gold_share_of_lead,
     right_over_orders,
 )
 from feval.methods.vote import decide_on_first, no_answer_probability, plurality
@@ -134,16 +134,8 @@ class EarlyStopping(StoppingMethod):
         """
         stops = EarlyStops(*np.empty((4, len(gold))))
         for block in question_blocks(len(gold)):
-            counts = PoolCounts.from_pool(pool, gold, "drop", block)
-            part = early_stops(
-                np.column_stack([counts.pools.gold, counts.pools.rivals]),
-                np.zeros(len(counts.pools.gold), np.intp),
-                counts.pools.size,
-                np.column_stack([counts.gold_tokens, counts.rival_tokens]),
-                pool.output_tokens[block].sum(axis=1, dtype=np.int64),
-                window=self.window,
-                windows=self.windows,
-            )
+            counts, tokens = counts_and_tokens(pool, gold, "drop", block)
+            part = early_stops(counts, tokens, window=self.window, windows=self.windows)
             for field in fields(EarlyStops):
                 getattr(stops, field.name)[block] = getattr(part, field.name)
         pools, rows = distinct_pools(pool, gold, "drop")
@@ -152,22 +144,20 @@ class EarlyStopping(StoppingMethod):
         elif self.answer == "all":
             right = self._right_votes(pools)[rows]
         elif bool((pool.sizes == self.whole).all()):  # without a stop the whole pool votes
-            right = stops.gold_window + stops.no_stop * gold_share_of_lead(pools)[rows]
+            right = stops.gold_window + stops.no_stop * pools.share_of_lead[rows]
         else:
             right = stops.gold_window + self._right_votes(pools)[rows]
         return Expectation(
             np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens
         )
 
-    def _right_votes(self, pools: AnswerCounts) -> Floats:
+    def _right_votes(self, pools: VoteCounts) -> Floats:
         """[Q] probability that everything drawn votes for the gold; if a stop answers its window,
         and nothing stopped.
         """
         unstopped = self.answer == "window"
         shape = {"window": self.window, "windows": self.windows}
-        votes = early_plurality(
-            pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape
-        )
+        votes = early_plurality(pools, only_unstopped=unstopped, **shape)
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
@@ -193,15 +183,15 @@ class EarlyStopping(StoppingMethod):
         """Whether a stop answers with its window; a window of one is the only vote."""
         return self.answer == "window" or self.window == 1
 
-    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: VoteCounts, wrong: Floats) -> Floats:
         """See `StoppingMethod`."""
         if self._answers_window:
-            return gold_share_of_lead(pools) * self._wrong_windows(pools)
+            return pools.share_of_lead * self._wrong_windows(pools)
         return early_votes_of_whole_pool(
-            pools, wrong, lambda tied: gold_share_of_lead(tied) * self._before_last(tied).no_stop
+            pools, wrong, lambda tied: tied.share_of_lead * self._before_last(tied).no_stop
         )
 
-    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+    def wrong_before_budget(self, pools: VoteCounts) -> Floats:
         """See `StoppingMethod`."""
         if self._answers_window:
             return self._wrong_windows(pools)
@@ -210,16 +200,13 @@ class EarlyStopping(StoppingMethod):
         )
         return wrong_ends(pools, ends.ending, self.whole - 1)
 
-    def _wrong_windows(self, pools: AnswerCounts) -> Floats:
+    def _wrong_windows(self, pools: VoteCounts) -> Floats:
         """[Q] probability of stopping at a window with another answer than the gold, before the
         last window.
         """
         stops = self._before_last(pools)
         return np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
 
-    def _before_last(self, pools: AnswerCounts) -> EarlyStops:
+    def _before_last(self, pools: VoteCounts) -> EarlyStops:
         """Where the windows before the last one stop."""
-        counts = np.column_stack([pools.gold, pools.rivals])
-        gold = np.zeros(len(counts), np.intp)
-        shape = {"window": self.window, "windows": self.windows - 1}
-        return early_stops(counts, gold, pools.size, counts, pools.size, **shape)
+        return early_stops(pools, pools, window=self.window, windows=self.windows - 1)

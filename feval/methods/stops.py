@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from feval.errors import UsageError
-from feval.estimators.arrays import Result
 from feval.estimators.per_question import distinct, question_blocks
+from feval.estimators.plurality import VoteCounts
 from feval.estimators.stopping_orders import (
     LARGEST_BUDGET,
     MOST_SUBPOOLS,
     MOST_TERMS,
-    AnswerCounts,
     Ends,
     OverOrders,
     ending_of_rule,
@@ -46,62 +45,41 @@ from feval.methods.vote import distinct_votes, split_errors
 _PARTITIONS_PER_SUBPOOL = 6  # that take as long as one sub-pool
 
 
-class PoolCounts(Result):
-    """How often each answer was recorded on Q questions, and how many output tokens its CoTs have.
-
-    Attributes:
-        pools: counts of the gold answer, of its rivals and of CoTs without an answer.
-        gold_tokens: [Q] output tokens of the CoTs with the gold answer.
-        rival_tokens: [Q, K] of those with each rival.
-        none_tokens: [Q] of those without an answer.
+def counts_and_tokens(
+    pool: Pool, gold: Integers, no_answer: str, questions: Rows | slice = slice(None)
+) -> tuple[VoteCounts, VoteCounts]:
+    """How often each answer was recorded on some of a pool's questions, the most frequent rival
+    first, and the output tokens of all these CoTs; if `no_answer` is "vote", no answer is one more
+    rival.
     """
-
-    pools: AnswerCounts
-    gold_tokens: Integers
-    rival_tokens: Integers
-    none_tokens: Integers
-
-    @classmethod
-    def from_pool(
-        cls, pool: Pool, gold: Integers, no_answer: str, questions: Rows | slice = slice(None)
-    ) -> PoolCounts:
-        """Count some of a pool's questions; if `no_answer` is "vote", no answer is one more
-        rival.
-        """
-        codes, gold, output_tokens = (
-            pool.codes[questions].astype(np.int64),
-            gold[questions],
-            pool.output_tokens[questions],
-        )
-        # a candidate of its own, and not the gold's code where nobody gave the gold
-        if no_answer == "vote":
-            codes = np.where(
-                codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes
-            )
-        candidates = int(codes.max(initial=-1)) + 1
-        shape = (len(codes), candidates + 2)
-        place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()
-        counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
-        tokens = np.bincount(place, output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(
-            shape
-        )
-        rows = np.flatnonzero((gold >= 0) & (gold < candidates))
-        of_gold = np.zeros((2, len(codes)), np.int64)
-        for column, table in zip(of_gold, (counts, tokens), strict=True):
-            column[rows] = table[rows, gold[rows] + 2]
-            table[rows, gold[rows] + 2] = 0
-        columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
-        pools = AnswerCounts.from_counts(of_gold[0], counts[:, 2:], counts[:, 1])
-        rival_tokens = np.take_along_axis(tokens[:, 2:], columns, axis=1)[
-            :, : pools.rivals.shape[1]
-        ]
-        return cls(pools, of_gold[1], rival_tokens.astype(np.int64), tokens[:, 1].astype(np.int64))
+    codes = pool.codes[questions].astype(np.int64)
+    most = int(codes.max(initial=-1))
+    codes[(codes == gold[questions, None]) & (codes >= 0)] = most + 2
+    if no_answer == "vote":
+        codes[codes == -1] = most + 1
+    width = most + 5  # from missing CoTs, -2, to the gold answer
+    place = (codes + 2 + width * np.arange(len(codes))[:, None]).ravel()
+    output_tokens = pool.output_tokens[questions].ravel()
+    tables = [
+        np.bincount(place, weights, len(codes) * width).astype(np.int64).reshape(-1, width)
+        for weights in (None, output_tokens)
+    ]
+    rivals = tables[0][:, 2:-1]
+    order = np.argsort(-rivals, axis=1, kind="stable")
+    order = order[:, : int(np.count_nonzero(rivals, axis=1).max(initial=0))]
+    counts, tokens = (
+        VoteCounts(table[:, -1], np.take_along_axis(table[:, 2:-1], order, axis=1), table[:, 1])
+        for table in tables
+    )
+    return counts, tokens
 
 
-def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[AnswerCounts, Rows | slice]:
-    """The distinct counts of a pool, and those of each question; see `distinct_votes`."""
+def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[VoteCounts, Rows | slice]:
+    """The distinct counts of a pool in descending order, and those of each question; see
+    `distinct_votes`.
+    """
     counts, rows = distinct_votes(pool, gold, no_answer)
-    return AnswerCounts.from_counts(*counts.parts), rows
+    return counts.ordered(), rows
 
 
 def mean_over_orders(
@@ -122,49 +100,38 @@ def mean_over_orders(
         require_few_partitions(pools, budget)
         ends = ends_of_rule(stops, pools.bounds(), budget)
         if not isinstance(rows, slice):  # blocks of questions with similar rivals
-            kinds = distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)
+            kinds = distinct((np.zeros_like(pools.no_answer), *pools.rivals.T))[1].astype(np.int32)
             order = np.argsort(kinds[rows], kind="stable")
     means = OverOrders(*np.empty((3, len(gold))))
     for block in question_blocks(len(gold)):
         questions = block if order is None else order[block]
-        counts = PoolCounts.from_pool(pool, gold, no_answer, questions)
-        tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
+        counts, tokens = counts_and_tokens(pool, gold, no_answer, questions)
         if votes is not None:
             own = votes.take(rows if isinstance(rows, slice) else rows[block])
-            part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
+            part = OverOrders(own.right, own.samples, own.tokens(counts, tokens))
         elif ends is not None:
-            part = over_partitions(counts.pools, ends, *tokens)
+            part = over_partitions(counts, ends, tokens)
         for field in fields(OverOrders):
             getattr(means, field.name)[questions] = getattr(part, field.name)
     return means
 
 
-def right_over_orders(pools: AnswerCounts, ends: Ends, most_terms: int = MOST_TERMS) -> Floats:
+def right_over_orders(pools: VoteCounts, ends: Ends, most_terms: int = MOST_TERMS) -> Floats:
     """[Q] probability that the gold wins the plurality, by the faster of the two ways; see
     `mean_over_orders`.
     """
     if _few_subpools(pools, ends.budget, len(pools.gold)):
         return votes_over_subpools(pools, ends.ending, ends.budget).right
     require_few_partitions(pools, ends.budget, most_terms)
-    free = np.zeros_like(pools.none)
-    return over_partitions(pools, ends, free, np.zeros_like(pools.rivals), free).right
+    return over_partitions(pools, ends, pools).right  # of any tokens
 
 
-def _few_subpools(pools: AnswerCounts, budget: int, questions: int) -> bool:
+def _few_subpools(pools: VoteCounts, budget: int, questions: int) -> bool:
     """Whether there are fewer sub-pools of these pools than partitions for all questions, by the
     time that each takes.
     """
     partitions = questions * number_of_partitions(budget, pools.rivals.shape[1])
     return number_of_subpools(pools) <= min(MOST_SUBPOOLS, partitions // _PARTITIONS_PER_SUBPOOL)
-
-
-def gold_share_of_lead(pools: AnswerCounts) -> Floats:
-    """[Q] the gold answer's share of the lead when all recorded CoTs vote: 1/m if it is one of m
-    leaders, 0 if it is none.
-    """
-    most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
-    leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
-    return np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
 
 
 # Each of these limits is a few seconds of work.
@@ -197,13 +164,13 @@ class StoppingMethod(OneLLM, ABC):
         """[Q] probability of no answer."""
 
     @abstractmethod
-    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: VoteCounts, wrong: Floats) -> Floats:
         """[Q] probability of being stopped too early where the budget is the whole pool, given [Q]
         that of being wrong.
         """
 
     @abstractmethod
-    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+    def wrong_before_budget(self, pools: VoteCounts) -> Floats:
         """[N] probability of stopping before the budget with another answer than the gold, which
         leads in the whole budget.
         """
@@ -229,7 +196,9 @@ class StoppingMethod(OneLLM, ABC):
         early[whole] = self.early_of_whole_pool(pools.take(whole), wrong[whole])
         # The gold can lead in counts of the budget if no other answer has to be drawn more often
         # than it.
-        most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+        most = (
+            pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.no_answer
+        )
         part = np.flatnonzero(
             (pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0)
         )
@@ -246,7 +215,7 @@ class StoppingMethod(OneLLM, ABC):
 
 
 def early_votes_of_whole_pool(
-    pools: AnswerCounts, wrong: Floats, right_at_budget: Callable[[AnswerCounts], Floats]
+    pools: VoteCounts, wrong: Floats, right_at_budget: Callable[[VoteCounts], Floats]
 ) -> Floats:
     """[Q] probability of being stopped too early where the budget is the whole pool, for a method
     that votes wherever it stops.
@@ -254,7 +223,7 @@ def early_votes_of_whole_pool(
     `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the
     budget and being right there.
     """
-    share = gold_share_of_lead(pools)
+    share = pools.share_of_lead
     early = share * wrong
     tied = np.flatnonzero((share > 0) & (share < 1))
     if len(tied):
@@ -263,7 +232,7 @@ def early_votes_of_whole_pool(
     return early
 
 
-def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> Floats | None:
+def _early_of_part(method: StoppingMethod, budget: int, pools: VoteCounts) -> Floats | None:
     """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these
     are too many.
     """
@@ -276,7 +245,7 @@ def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> 
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
     try:
-        of_budget = AnswerCounts.from_counts(whole[:, 1], whole[:, 2:], whole[:, 0])
+        of_budget = VoteCounts(whole[:, 1], whole[:, 2:], whole[:, 0]).ordered()
         ends = Ends.from_counts(whole, method.wrong_before_budget(of_budget), budget)
         return right_over_orders(pools, ends, _MOST_COUNTS)
     except UsageError:  # too many counts

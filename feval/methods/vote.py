@@ -24,6 +24,7 @@ from feval.estimators.plurality import (
     distinct_vote_counts,
     pass_at_k,
     subset_plurality_accuracy,
+    vote_counts,
 )
 from feval.methods.protocol import (
     Bools,
@@ -171,33 +172,6 @@ def votes_needed(share: Fraction, votes: int, *, strict: bool) -> int:
     return floor(share * votes) + 1 if strict else ceil(share * votes)
 
 
-def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """[N] an answer's share of the lead in votes [N, n]: 1/m if it is one of m that lead, else 0.
-    No answer does not vote.
-
-    Args:
-        codes: [N, n] answer codes, negative ones for no answer.
-        answer: [N] the code of an answer, from 0.
-    """
-    share = np.zeros(len(codes))
-    candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
-    step = max(1, _BLOCK // max(candidates, 1))
-    for start in range(0, len(codes), step):
-        block, candidate = (
-            codes[start : start + step].astype(np.intp),
-            answer[start : start + step].astype(np.intp),
-        )
-        row, _ = np.nonzero(block >= 0)
-        place = row * candidates + block[block >= 0]
-        votes = np.bincount(place, minlength=len(block) * candidates).reshape(
-            len(block), candidates
-        )
-        most = votes.max(axis=1, initial=0)
-        leads = (votes[np.arange(len(block)), candidate] == most) & (most > 0)
-        share[start : start + step] = leads / np.maximum((votes == most[:, None]).sum(axis=1), 1)
-    return share
-
-
 def split_errors(
     decisions: Decisions, right: Bools, gold: Integers, pools: Pools, orders: PoolOrders
 ) -> tuple[Floats, Floats]:
@@ -222,7 +196,7 @@ def split_errors(
     for pool, order, ledger in zip(pools, orders, decisions.ledgers, strict=True):
         replicate, question = np.nonzero(wrong & (ledger.cots < order.shape[2]))
         codes = pool.codes[question[:, None], order[replicate, question]]
-        missed = 1.0 - share_of_lead(codes, gold[question])
+        missed = 1.0 - vote_counts(codes, gold[question]).share_of_lead
         asked = ledger.cots[replicate, question] > 0
         no_stop[replicate, question] *= np.where(asked, missed, 1.0)
         no_route[replicate, question] *= np.where(asked, 1.0, missed)

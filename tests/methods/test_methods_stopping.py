@@ -13,13 +13,14 @@ from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.early_stopping import early_plurality, early_stops, expected_samples
+from feval.estimators.plurality import VoteCounts
 from feval.estimators.stopping_criteria import (
     Criterion,
     beta_confidence,
     crp_confidence,
     dirichlet_confidence,
 )
-from feval.estimators.stopping_orders import MOST_SUBPOOLS, AnswerCounts, partitions
+from feval.estimators.stopping_orders import MOST_SUBPOOLS, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping
 
 ROWS = [
@@ -199,24 +200,24 @@ def test_the_walk_takes_over_where_rounding_would_show(answer, window, budget, m
 
 @pytest.mark.parametrize(("window", "windows"), [(2, 20), (3, 14), (1, 30), (4, 8)])
 def test_stops_are_the_same_in_fractions(window, windows, monkeypatch):
-    counts = np.array(
+    counts = np.array(  # of the gold, and two rivals
         [
             [45, 0, 0],
             [44, 1, 0],
-            [37, 3, 5],
+            [3, 37, 5],
             [30, 9, 2],
-            [21, 17, 4],
-            [15, 15, 14],
+            [17, 21, 4],
+            [14, 15, 15],
             [0, 9, 9],
             [0, 0, 0],
         ]
     )
-    size, gold = np.full(8, 45), np.array([0, 0, 1, 0, 1, 2, 0, -1])
-    tokens = counts * np.array([90, 310, 150])
-    all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
+    silent = 45 - counts.sum(axis=1)
+    pools = VoteCounts(counts[:, 0], counts[:, 1:], silent)
+    tokens = VoteCounts(90 * counts[:, 0], counts[:, 1:] * np.array([310, 150]), 200 * silent)
 
     def result():
-        return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
+        return early_stops(pools, tokens, window=window, windows=windows)
 
     fast = result()
     monkeypatch.setattr("feval.estimators.early_stopping._TOLERANCE", -1.0)
@@ -228,11 +229,12 @@ def test_stops_are_the_same_in_fractions(window, windows, monkeypatch):
 
 
 def test_numbers_that_do_not_fit_are_not_returned():
+    none = np.zeros((1, 0), int)
+    too_many = VoteCounts(np.array([1001]), none, np.array([0]))
+    assert early_plurality(too_many, window=5, windows=8).error[0] == np.inf
     result = early_plurality(
-        np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8
+        VoteCounts(np.array([99]), none, np.array([101])), window=1, windows=90
     )
-    assert result.error[0] == np.inf
-    result = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
     assert result.error[0] > 1e-10
 
 
@@ -252,7 +254,7 @@ def test_partitions_are_all_of_them_once():
         if w + a + b + c == 5 and a >= b >= c
     ]  # fmt: skip
     assert sorted(map(tuple, result.tolist())) == sorted(brute)
-    pools = AnswerCounts.from_counts(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
+    pools = VoteCounts(np.array([2]), np.array([[0, 3, 1]]), np.array([1])).ordered()
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 
 
