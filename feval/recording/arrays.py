@@ -25,6 +25,7 @@ from feval.recording.layout.flat import (
     Rows,
     UInt8,
     UInt32,
+    starts_of,
 )
 
 
@@ -72,7 +73,7 @@ class Probes:
 
     def before(self, tokens: int) -> Int64:
         """[Q, S] how many probes of each CoT are at or before so many tokens."""
-        reached = np.concatenate([[0], np.cumsum(self.offsets <= tokens)])
+        reached = starts_of(self.offsets <= tokens)
         return np.diff(reached[self.starts]).reshape(self.shape)
 
     def recorded_confidences(self, owner: str) -> Float32:
@@ -89,7 +90,7 @@ class Probes:
         width = self.shape[1]
         cots = (np.asarray(rows)[:, None] * width + np.arange(width)).ravel()
         lengths = np.diff(self.starts)[cots]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        starts = starts_of(lengths)
         places = np.arange(starts[-1]) + np.repeat(self.starts[cots] - starts[:-1], lengths)
         return replace(
             self,

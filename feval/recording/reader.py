@@ -32,7 +32,7 @@ from feval.recording.content import (
     ScoreRows,
     checked_messages,
 )
-from feval.recording.layout.flat import Int64
+from feval.recording.layout.flat import Int64, starts_of
 from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, Record, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.parts import CHANNELS, SparseRows, has_value, spec_of
@@ -589,7 +589,7 @@ class Recording(Browsable):
                 sizes, row_of = np.zeros(len(votes), np.int64), votes.rows_in_order()
                 for question, size in own.runs():
                     sizes[row_of(question)] += size
-            own.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            own.starts = starts_of(sizes)
             if own.starts[-1] != own.rows:
                 raise DamagedRecordingError(
                     f"{own.path} has {own.rows} {part.name}, and the votes have {own.starts[-1]}"

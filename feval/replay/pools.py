@@ -27,7 +27,7 @@ from feval.recording.arrays import (
     direction_question,
     stated_direction,
 )
-from feval.recording.layout.flat import Floats, Int32, Int64, Integers, Rows, UInt64
+from feval.recording.layout.flat import Floats, Int32, Int64, Integers, Rows, UInt64, starts_of
 from feval.values import Record
 
 if TYPE_CHECKING:
@@ -358,8 +358,7 @@ def _rows_of(channel: Any, rows: Rows) -> Any:
     if isinstance(channel, RaggedArray):
         pieces = [channel.of_question(row) for row in rows.tolist()]
         values = np.concatenate(pieces) if pieces else channel.values[:0]
-        ends = np.cumsum(channel.lengths()[rows].ravel())
-        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        offsets = starts_of(channel.lengths()[rows].ravel())
         return RaggedArray(values, offsets, (len(rows), channel.shape[1]))
     if isinstance(channel, TokenLogprobs):
         arrays = channel.sequence, channel.confidences, channel.logprobs

@@ -179,10 +179,15 @@ class FlatArray(NamedTuple):
     array: Numbers
 
 
-def offsets_of(lengths: Numbers) -> Integers:
+def starts_of(lengths: Numbers) -> Int64:
     """Return where each of consecutive pieces starts, and where the last one ends."""
-    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return ends.astype("uint32" if ends[-1] < 2**32 else "uint64")
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def offsets_of(lengths: Numbers) -> Integers:
+    """Return `starts_of` pieces as they are stored."""
+    starts = starts_of(lengths)
+    return starts.astype("uint32" if starts[-1] < 2**32 else "uint64")
 
 
 def pack(header: Record, arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from feval.errors import DamagedRecordingError
 from feval.recording.arrays import RaggedArray
 from feval.recording.content import PoolRows, Question, checked_messages, utc_text
-from feval.recording.layout.flat import Int64, Numbers, mapped_unread
+from feval.recording.layout.flat import Int64, Numbers, mapped_unread, starts_of
 from feval.recording.layout.format import Record
 from feval.recording.parquet.bounds import SizeBounds
 from feval.recording.parquet.writing import schema_of
@@ -380,5 +380,4 @@ def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -
         lengths[places] = counts.to_numpy(zero_copy_only=False)
         flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
         values.append(flat.astype(dtype, copy=False))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return RaggedArray(np.concatenate(values), offsets, shape)
+    return RaggedArray(np.concatenate(values), starts_of(lengths), shape)
