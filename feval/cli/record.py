@@ -22,7 +22,7 @@ from feval.cli.options import DryRun, Machines, NewFolder, RecordingFolder, mach
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import UsageError
-from feval.evaluation.requests import Request, beside, option
+from feval.evaluation.requests import Request, beside, checked_by, option
 from feval.hub import is_address, local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.recording import open_recording
@@ -62,12 +62,6 @@ _SET_HELP = "A rarer setting, such as concurrency=8; see docs/recording.md. Repe
 _SETTINGS_HELP = "TOML file with options and rarer settings, such as `retries = 3`."
 
 
-def _usable_url(url: str | None) -> str | None:
-    if url is not None:
-        Endpoint(url)
-    return url
-
-
 def _usable_variable(name: str | None) -> str | None:
     return check_variable(name) if name else name
 
@@ -80,7 +74,7 @@ class AskingSettings(Request):
     KEY=VALUE`, or in a file, `--settings FILE`.
     """
 
-    base_url: Annotated[str | None, AfterValidator(_usable_url)] = option(
+    base_url: Annotated[str | None, checked_by(Endpoint)] = option(
         None, "Endpoint. Default: OPENAI_BASE_URL, or OpenAI.", "URL"
     )
     api_key_env: Annotated[str | None, AfterValidator(_usable_variable)] = None

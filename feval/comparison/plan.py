@@ -51,6 +51,7 @@ from feval.evaluation.requests import (
     Names,
     Request,
     beside,
+    checked_by,
     not_empty,
     one_of,
     option,
@@ -229,12 +230,6 @@ def _method(place: int, table: RecordLike, shared: bool) -> ComparedMethod:
     return ComparedMethod.parse(where, {"label": label} | dict(table))
 
 
-def _varied(text: str | None) -> str | None:
-    if text is not None:
-        VariedPrice.parse(text)
-    return text
-
-
 class Plan(Displayable, EvaluationOptions):
     """A comparison before it is computed: the options of `evaluate` that all methods share, and the
     methods.
@@ -295,7 +290,7 @@ class Plan(Displayable, EvaluationOptions):
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
 
-    vary: Annotated[str | None, AfterValidator(_varied)] = option(
+    vary: Annotated[str | None, checked_by(VariedPrice.parse)] = option(
         None, "Price at which the cheaper method may change: input, output, ...", "LLM=RATE"
     )
 

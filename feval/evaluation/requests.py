@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -29,7 +28,7 @@ from pydantic import (
 from feval.cards import ServingProfile, serving_profile
 from feval.cards.billing import billing_rule, billing_text
 from feval.cards.reading import sentence
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError, require_known
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import CHOICES, Rows, Split, read_clusters, splits
@@ -77,17 +76,22 @@ def option(
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
+def checked_by(check: Callable[[Any], object]) -> AfterValidator:
+    """A check that leaves a value, or `None`, as it is unless `check` raises an error for it."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return AfterValidator(checked)
+
+
 def one_of(noun: str, known: Collection[str]) -> AfterValidator:
     """A check that a value is among the known ones, which raises `UnknownNameError` with the
     nearest.
     """
-    return AfterValidator(partial(_checked_name, noun=noun, known=known))
-
-
-def _checked_name(value: str | None, noun: str, known: Collection[str]) -> str | None:
-    if value is not None and value not in known:
-        raise UnknownNameError.among(noun, value, known)
-    return value
+    return checked_by(lambda value: require_known(noun, value, known))
 
 
 def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -95,11 +99,6 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
     if not values:
         raise ValueError("name at least one")
     return values
-
-
-def _checked_billing(text: str) -> str:
-    billing_rule(text)
-    return text
 
 
 Names = Annotated[
@@ -177,7 +176,7 @@ class ReplayOptions(Request):
     """How recordings are loaded: the arguments of `load`."""
 
     seed: int = option(0, "Random seed for draws and resamples.")
-    billing: Annotated[str, AfterValidator(_checked_billing)] = option(
+    billing: Annotated[str, checked_by(billing_rule)] = option(
         "once", "How prompts are paid: once, per_round or per_sample.", "RULE"
     )
     cache: str | None = option(
@@ -278,7 +277,8 @@ class EvaluationOptions(QuestionOptions):
 
     def model_post_init(self, _: Any) -> None:
         """Check the order here, since subclasses know others."""
-        _checked_name(self.order, "order", self.orders)
+        if self.order is not None:
+            require_known("order", self.order, self.orders)
 
     def arguments(self) -> Record:
         """The keyword arguments of `evaluate`."""
