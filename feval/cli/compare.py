@@ -21,7 +21,7 @@ from feval.cli.options import (
     note_missing_dollars,
     recording_folders,
 )
-from feval.cli.output import Output, announce_long_run, quiet_matplotlib
+from feval.cli.output import Output, announce_long_run
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
@@ -186,7 +186,6 @@ def show_comparison(
         )
     if comparison.loaded and any(mean.usd_per_question is None for mean in comparison.baselines):
         note_missing_dollars(show, plan.prices, list(comparison.loaded[1].values()))
-    quiet_matplotlib()
     limit: float | None = given.get("time_limit", TIME_LIMIT)
     with SpooledTemporaryFile(IN_MEMORY) as questions:
         saved.show(

@@ -5,10 +5,10 @@ answers of another program.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -37,7 +37,7 @@ from feval.cli.options import (
     parse_counts,
     recording_folders,
 )
-from feval.cli.output import Output, announce_long_run, quiet_matplotlib
+from feval.cli.output import Output, announce_long_run
 from feval.errors import UsageError
 from feval.evaluation import MethodFile, evaluate
 from feval.evaluation.curves import budget_field, swept_cascade
@@ -55,7 +55,7 @@ from feval.methods import METHODS
 from feval.receipts.repricing import PRICED
 from feval.recording import open_recording
 from feval.report import page, pictures, tables
-from feval.report.files import encoded, save_files
+from feval.report.files import encoded
 from feval.report.page.document import verification
 from feval.report.tables.tables import (
     curve_records,
@@ -68,9 +68,7 @@ from feval.report.tables.tables import (
     surface_table,
 )
 from feval.report.text import counted
-
-if TYPE_CHECKING:
-    from feval.evaluation import Surface
+from feval.values import Record
 
 
 @request_options(EvaluationOptions)
@@ -128,13 +126,13 @@ def run(
         note_missing_dollars(show, request.prices, replayed)
     source = chosen.source_sha256 if isinstance(chosen, MethodFile) else None
     request = request.changed(method=result.method, order=result.kind, source_sha256=source)
-    request = request.with_replicates(result.questions)
+    request, numbers = request.with_replicates(result.questions), result.to_dict()
     saved.show(
         show,
-        result.to_dict(),
+        numbers,
         *evaluation_tables([result]),
         receipt=partial(
-            receipts.receipt, request, result.to_dict(), questions, replayed, learnt=result.learnt
+            receipts.receipt, request, numbers, questions, replayed, learnt=result.learnt
         ),
     )
 
@@ -267,16 +265,15 @@ def curve(
         order=result.points[0].kind,
         replicates=result.replicates or 1,
     )
+    numbers = result.to_dict()
     saved.show(
         show,
-        result.to_dict(),
+        numbers,
         curves_table([result]),
         receipt=partial(
-            receipts.receipt, request, result.to_dict(), questions, replayed, learnt=result.learnt
+            receipts.receipt, request, numbers, questions, replayed, learnt=result.learnt
         ),
-        files=lambda: _files(
-            "curve", result.to_dict(), curve_records(result), lambda: pictures.curves([result])
-        ),
+        files=lambda: _files("curve", numbers, curve_records(result), pictures.curves([result])),
     )
 
 
@@ -366,12 +363,16 @@ def surface(
     if result.points[0].usd_per_question is None:
         note_missing_dollars(show, request.prices, replayed)
     request = request.changed(n=tuple(result.widths), tokens=tuple(result.depths))
+    numbers, seal = result.to_dict(), verification("receipt.json")
     saved.show(
         show,
-        result.to_dict(),
+        numbers,
         surface_table(result),
-        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
-        files=lambda: _surface_files(result),
+        receipt=partial(receipts.receipt, request, numbers, questions, replayed),
+        files=lambda: (
+            _files("surface", numbers, surface_records(result), pictures.surface(result))
+            | {"surface.html": page.page.surface_page(result, seal).encode()}
+        ),
     )
 
 
@@ -383,16 +384,7 @@ def _limits(text: str) -> tuple[int | None, ...]:
     return (*limits, *([None] if "none" in pieces else []))
 
 
-def _surface_files(result: Surface) -> dict[str, bytes]:
-    records = surface_records(result)
-    files = _files("surface", result.to_dict(), records, lambda: pictures.surface(result))
-    made = page.page.surface_page(result, verification("receipt.json"))
-    return files | {"surface.html": made.encode()}
-
-
-def _files(name: str, numbers: Any, records: Any, draw: Callable[[], Any]) -> dict[str, bytes]:
-    quiet_matplotlib()
-    picture = draw()
+def _files(name: str, numbers: Record, records: Any, picture: Any) -> dict[str, bytes]:
     return {
         f"{name}.csv": records_csv(records).encode(),
         f"{name}.parquet": tables.records_parquet(records),
@@ -440,12 +432,10 @@ def reprice(
         for point in curve.points
     ]
     said = dict.fromkeys(each for curves in lists for curve in curves for each in curve.cautions)
-    numbers, written = {"points": points, "warnings": [*said]}, []
+    numbers = {"points": points, "warnings": [*said]}
     shown = [repricing_table(curves, whole=show_all) for curves in lists]
-    if saved.out is not None:
-        files = _files("reprice", numbers, points, lambda: pictures.curve_panels(lists))
-        written = save_files(saved.out, files, replace=saved.force)
-    show.result(numbers, *shown, *(f"wrote {path}" for path in written))
+    written = saved.save(lambda: _files("reprice", numbers, points, pictures.curve_panels(lists)))
+    show.result(numbers, *shown, written=written)
 
 
 @result_options("result.json and receipt.json")

@@ -18,6 +18,7 @@ from typer import Option
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import Drop, fold_prices, price_changes, recording_folders
+from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import FevalError, StorageError, UsageError, require_known
 from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
@@ -28,7 +29,6 @@ from feval.report.files import Content, check_folder, encoded, save_files, save_
 from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
-    from feval.cli.output import Output
     from feval.evaluation.requests import ReplayOptions
     from feval.replay import LLM, Dataset
     from feval.report.tables.tables import Table
@@ -206,6 +206,7 @@ class ResultFiles:
                 if self.out is None:
                     written = _keep(show, receipt, replace=self.force)
                 else:
+                    quiet_matplotlib()
                     made = files() if files else {"result.json": encoded(numbers)}
                     written = save_sealed(self.out, made, receipt(self.out), replace=self.force)
         except (FevalError, OSError) as error:
@@ -214,7 +215,14 @@ class ResultFiles:
                 show.result(numbers | {"receipt": None}, *tables)
             raise
         place = str(written[-1]) if written else None  # the receipt comes last wherever it goes
-        show.result(numbers | {"receipt": place}, *tables, *(f"wrote {path}" for path in written))
+        show.result(numbers | {"receipt": place}, *tables, written=written)
+
+    def save(self, files: Callable[[], Mapping[str, Content]]) -> list[Path]:
+        """Write files that have no receipt, if there is a folder for them."""
+        if self.out is None:
+            return []
+        quiet_matplotlib()
+        return save_files(self.out, files(), replace=self.force)
 
 
 def _receipts_folder() -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +30,7 @@ from feval.cli.options import (
     read_text,
     recording_folders,
 )
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output
 from feval.errors import SourceError, UsageError
 from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
 from feval.forecast import PlanBudget as Budget, estimate as forecast_votes, plan as plan_budget
@@ -40,7 +40,7 @@ from feval.recording import open_recording
 from feval.recording.arrays import verdicts_name
 from feval.replay import load, only_dataset
 from feval.report import pictures
-from feval.report.files import encoded, save_files
+from feval.report.files import encoded
 from feval.report.tables.forecasts import (
     coupling_csv,
     coupling_tables,
@@ -49,6 +49,7 @@ from feval.report.tables.forecasts import (
     plan_tables,
 )
 from feval.report.tables.tables import records_csv, text_of_cell
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -97,14 +98,18 @@ def estimate(
             EstimateRequest, recordings, dataset, [llm] if llm else None, **given
         )
         result = forecast_votes(questions, replayed[0], **request.arguments(), executor=executor)
+    numbers = result.to_dict()
     try:
         saved.show(
             show,
-            result.to_dict(),
+            numbers,
             *forecast_tables(result),
-            receipt=partial(receipt, request, result.to_dict(), questions, replayed),
+            receipt=partial(receipt, request, numbers, questions, replayed),
             files=lambda: _files(
-                "estimate", result, records_csv(forecast_records(result)), pictures.forecast
+                "estimate",
+                numbers,
+                records_csv(forecast_records(result)),
+                pictures.forecast(result),
             ),
         )
     finally:  # also where files could not be written: what misleads is said after the answer
@@ -142,12 +147,11 @@ def plan(
     show.note(*result.warnings)
 
 
-def _files(name: str, result: Any, rows: str, draw: Callable[[Any], Any]) -> dict[str, bytes]:
-    quiet_matplotlib()
+def _files(name: str, numbers: Record, rows: str, picture: Any) -> dict[str, bytes]:
     return {
         f"{name}.csv": rows.encode(),
-        f"{name}.json": encoded(result.to_dict()),
-        f"{name}.png": draw(result).png(),
+        f"{name}.json": encoded(numbers),
+        f"{name}.png": picture.png(),
     }
 
 
@@ -222,12 +226,12 @@ def couple(
         judge=scorer if judged else None,
         unlabelled="drop" if "unlabelled" in map(drop_field, drop or ()) else "refuse",
     )
-    written = []
-    if saved.out is not None:
-        files = _files("couple", result, coupling_csv(result), pictures.coupling)
-        written = save_files(saved.out, files, replace=saved.force)
+    numbers = result.to_dict()
+    written = saved.save(
+        lambda: _files("couple", numbers, coupling_csv(result), pictures.coupling(result))
+    )
     show.note(*result.warnings)
-    show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
+    show.result(numbers, *coupling_tables(result), written=written)
 
 
 def _counterpart(name: str, recorded: Sequence[str]) -> str:

@@ -185,9 +185,7 @@ def push(
             f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files,"
             f" {total}."
         )
-        show.result(
-            account, headline, _table(release, todo), *(f"wrote {path}" for path in written)
-        )
+        show.result(account, headline, _table(release, todo), written=written)
         return
     address = f"hf://{repository}@{pushed.commit}"
     account |= dataclasses.asdict(pushed) | {"address": address}

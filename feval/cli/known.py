@@ -115,5 +115,5 @@ def _questions(
         summary,
         f"{dataset}: {counted(len(rows), 'question')}, SHA-256 {summary['sha256']}",
         questions_table(rows[:_SHOWN_QUESTIONS]),
-        *(f"wrote {path}" for path in written),
+        written=written,
     )

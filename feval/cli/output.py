@@ -19,6 +19,8 @@ from feval.report.text import duration, visible
 from feval.values import Record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.table import Table as RichTable
 
@@ -40,8 +42,11 @@ class Output:
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.json, self.quiet = as_json, quiet
 
-    def result(self, value: Record, *shown: str | Table) -> None:
-        """Print the JSON object, or else the sentences and tables, or with --quiet nothing."""
+    def result(self, value: Record, *shown: str | Table, written: Sequence[Path] = ()) -> None:
+        """Print the JSON object, or else the sentences, the tables and what files were written, or
+        with --quiet nothing.
+        """
+        shown += tuple(f"wrote {path}" for path in written)
         if self.json:
             # ASCII: no terminal, locale or control character can spoil it.
             print(json.dumps(value, ensure_ascii=True, allow_nan=False))
