@@ -481,6 +481,12 @@ class Texts(Strings):
         return np.frombuffer(bytes(self._data), np.uint8), offsets_of(lengths)
 
 
+def rows_of_keys(keys: UInt64, wanted: UInt64) -> Rows:
+    """Return the row of each wanted key; any row for one that is not there."""
+    order = np.argsort(keys, kind="stable")
+    return order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+
+
 class QuestionTable:
     """Ids, golds and keys of a dataset's questions, in their order.
 
@@ -525,11 +531,6 @@ class QuestionTable:
     def text_keys(self) -> UInt64:
         """[Q] what tells two questions of one id apart."""
         return np.array(self._text_keys, np.uint64)
-
-    def rows(self, keys: UInt64) -> Rows:
-        """Return the rows of some of the questions, by their keys."""
-        order = np.argsort(self.keys, kind="stable")
-        return order[np.searchsorted(self.keys, keys, sorter=order)]
 
     def repeated_id(self) -> str | None:
         """Return an id that two questions have, if there is any."""

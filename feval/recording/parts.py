@@ -607,6 +607,9 @@ class VerdictTally:
 
     def counts(self, not_asked: int) -> dict[str, int]:
         """Return how many pairs are equal, different, undecided, and were not compared."""
-        names = {"equal": True, "different": False, "undecided": None}
-        counts = {name: self._outcomes[outcome] for name, outcome in names.items()}
-        return counts | {"not_asked": not_asked}
+        return {
+            "equal": self._outcomes[True],
+            "different": self._outcomes[False],
+            "undecided": self._outcomes[None],
+            "not_asked": not_asked,
+        }

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
@@ -199,9 +199,10 @@ def _check_strays(recording: Recording) -> list[str]:
     present = {
         p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()
     }
-    strays = sorted(name for name in present - listed if not is_beside(name))
     return [
-        f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays
+        f"{name}: not listed in {MANIFEST}; it does not belong to the recording."
+        for name in sorted(present - listed)
+        if not is_beside(name)
     ]
 
 
@@ -452,7 +453,7 @@ def check_leaf(recording: Recording, part: Part) -> None:
     if part.name in {"votes", "details"}:
         return
     if part.name == PROBE_VOTES:
-        _refuse(recording, part.dataset, [], [str(part.llm)])
+        check_votes(recording, part.dataset, [], [str(part.llm)])
         return
     computed = leaves_of(recording, part)
     stated = {key: recording.manifest.leaves.get(key) for key in computed}
@@ -500,12 +501,12 @@ def _keyed_leaf(recording: Recording, part: Part, llm: str) -> str:
     return tally.leaf.hexdigest()
 
 
-def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
-    """Check the votes of some LLMs against the Parquet files they are derived from."""
-    _refuse(recording, dataset, list(llms), [])
-
-
-def _refuse(recording: Recording, dataset: str, llms: list[str], probed: list[str]) -> None:
+def check_votes(
+    recording: Recording, dataset: str, llms: list[str], probed: Sequence[str] = ()
+) -> None:
+    """Check the votes of some LLMs, and the probes of some, against the Parquet files they are
+    derived from.
+    """
     with parquet.reading.readable(recording.path / Part("votes", dataset).path):
         for problem in votes_problems(recording, dataset, llms, probed):
             raise DamagedRecordingError(
@@ -517,7 +518,7 @@ def votes_problems(
     recording: Recording,
     dataset: str,
     llms: list[str] | None = None,
-    probed: list[str] | None = None,
+    probed: Sequence[str] | None = None,
 ) -> Iterator[str]:
     """Yield what is wrong with the votes of some LLMs and the probes of some, or of all: they are
     made again, and compared. Those of some take over how answers are numbered.

@@ -14,7 +14,7 @@ import numpy as np
 from feval import answers
 from feval.arguments import is_whole
 from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
-from feval.recording.content import Question, Texts
+from feval.recording.content import Question, Texts, rows_of_keys
 from feval.recording.layout.flat import Int32, Integers, Rows, Strings
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, Votes
@@ -220,8 +220,7 @@ class _Holder:
         mine, joined = self.votes.question_keys, self.first.question_keys
         if np.array_equal(mine, joined):
             return np.arange(len(mine))
-        order = np.argsort(mine, kind="stable")
-        return order[np.minimum(np.searchsorted(mine, joined, sorter=order), len(mine) - 1)]
+        return rows_of_keys(mine, joined)
 
     def candidates(self, row: int) -> list[str]:
         return self.votes.candidates(int(self.rows[row]))

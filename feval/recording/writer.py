@@ -27,6 +27,7 @@ from feval.recording.content import (
     QuestionTable,
     ScorerInfo,
     counts_of_sizes,
+    rows_of_keys,
 )
 from feval.recording.layout.files import NewFolder, link_file, storage_errors, write_file
 from feval.recording.layout.flat import UInt32
@@ -237,7 +238,7 @@ class RecordingWriter:
                 counts, sizes = _joined(records), np.zeros(len(table), np.uint32)
                 for parent in parents:
                     votes = parent.votes(dataset)
-                    sizes[table.rows(votes.question_keys)] += votes.llms[name].sizes
+                    sizes[rows_of_keys(table.keys, votes.question_keys)] += votes.llms[name].sizes
             self._pools[dataset, name] = table.ids, sizes
             self._pairs[dataset, name] = counts | {
                 "dataset": dataset,

@@ -145,10 +145,7 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Que
     merged: dict[str, tuple[Question, Recording]] = {}
     for holder in distinct:
         for question in holder.scan_questions(dataset):
-            if question.id not in merged:
-                merged[question.id] = (question, holder)
-                continue
-            known, where = merged[question.id]
+            known, where = merged.get(question.id, (question, holder))
             merged[question.id] = (
                 same_question(dataset, known, question, where.path, holder.path),
                 where,
@@ -602,15 +599,14 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
 
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     """Return the licences all agree on; where they differ, all of them."""
-    licences: dict[str, str | None] = {}
-    for kind in ("questions", "outputs"):
-        stated = {source.manifest.raw["licences"].get(kind) for source in sources}
-        licences[kind] = (
-            next(iter(stated))
-            if len(stated) == 1
-            else "; ".join(sorted(s or "not stated" for s in stated))
-        )
-    return licences
+    stated = {
+        kind: {source.manifest.raw["licences"].get(kind) for source in sources}
+        for kind in ("questions", "outputs")
+    }
+    return {
+        kind: "; ".join(sorted(each or "not stated" for each in own)) if any(own) else None
+        for kind, own in stated.items()
+    }
 
 
 _CARRIED = "Before the selection: "

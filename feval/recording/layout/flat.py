@@ -70,14 +70,11 @@ class Strings(Sequence[str]):
         return len(self._offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(index)
+        place = range(len(self))[index]
+        if isinstance(place, range):  # of a slice
+            return [self[each] for each in place]
         try:
-            start, stop = int(self._offsets[index]), int(self._offsets[index + 1])
+            start, stop = int(self._offsets[place]), int(self._offsets[place + 1])
             return bytes(self._data[start:stop]).decode()
         except UnicodeDecodeError as error:
             raise DamagedRecordingError(

@@ -71,18 +71,17 @@ class PartFile:
             )
         _check_types(path, self._file.schema_arrow)
         self._data, self._bounds = data, SizeBounds(path, data, metadata)
-        self._ends = list(
-            accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-        )
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        self._starts = list(accumulate((group.num_rows for group in groups), initial=0))
 
     def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
         """The row groups, one after the other, as Arrow tables."""
-        return (self._group(index, columns) for index in range(len(self._ends)))
+        return (self._group(index, columns) for index in range(self._file.num_row_groups))
 
     def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
         """The row group that holds a row as an Arrow table, and the first row of that group."""
-        index = bisect_right(self._ends, row)
-        return self._group(index, columns), self._ends[index - 1] if index else 0
+        index = bisect_right(self._starts, row) - 1
+        return self._group(index, columns), self._starts[index]
 
     def _group(self, index: int, columns: list[str] | None) -> Any:
         self._bounds.check(columns, [index])
@@ -106,8 +105,9 @@ class PartTable:
     ) -> None:
         self.path = folder / next(iter(records))
         self._folder, self._paths, self._open = folder, list(records), open_table
-        self._ends = list(accumulate(record["rows"] for record in records.values()))
-        self.rows: int = self._ends[-1]
+        rows = (record["rows"] for record in records.values())
+        self._starts = list(accumulate(rows, initial=0))
+        self.rows: int = self._starts[-1]
         self.starts: Int64 | None = None
         self._last: tuple[list[str] | None, int, Any] | None = None
 
@@ -171,10 +171,10 @@ class PartTable:
             kept, first, table = self._last
             if kept == columns and first <= row < first + table.num_rows:
                 return table, first
-        index = bisect_right(self._ends, row)
-        start = self._ends[index - 1] if index else 0
-        with readable(self._folder / self._paths[index]):
-            table, first = self._open(self._paths[index]).group_at(row - start, columns)
+        index = bisect_right(self._starts, row) - 1
+        path, start = self._paths[index], self._starts[index]
+        with readable(self._folder / path):
+            table, first = self._open(path).group_at(row - start, columns)
         self._last = columns, start + first, table
         return table, start + first
 
