@@ -99,7 +99,12 @@ from feval.estimators.per_question import (
     signatures_of_probabilities,
     tie_nodes,
 )
-from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
+from feval.estimators.plurality import (
+    LARGEST_POOL,
+    VoteCounts,
+    binomials,
+    subset_plurality_accuracy,
+)
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 
@@ -491,14 +496,14 @@ def unbiased_plurality_accuracy(
     """
     numbers = checked_votes(votes)
     signatures_of_counts(gold, rivals, no_answer)  # checks
-    gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-    size = gold.astype(np.int64) + rivals.sum(axis=1, dtype=np.int64) + no_answer
+    counts = VoteCounts(np.asarray(gold), np.asarray(rivals), np.asarray(no_answer))
+    size = counts.size
     values = np.full((len(size), len(numbers)), np.nan)
     for pool in np.unique(size).tolist():
         rows, columns = np.flatnonzero(size == pool), np.flatnonzero(numbers <= pool)
         if len(columns):
             subsets = subset_plurality_accuracy(
-                gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties
+                *counts.take(rows).parts, numbers[columns], ties=ties
             )
             values[np.ix_(rows, columns)] = subsets.per_question()
     reasons = [

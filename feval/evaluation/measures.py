@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,27 +75,21 @@ def _summed(*names: str) -> Sums:
     return lambda ledger: ledger.total(*names)
 
 
-def _tokens(billing: str | None) -> Sums:
-    def sums(ledger: Any) -> Any:
-        bills = ledger.billed(billing)
-        return None if bills is None else reduce(add, (bill.tokens for bill in bills))
-
-    return sums
+def _tokens(ledger: Any, billing: str | None = None) -> Any:
+    bills = ledger.billed(billing)
+    return None if bills is None else reduce(add, (bill.tokens for bill in bills))
 
 
-def _usd(billing: str | None) -> Sums:
-    def sums(ledger: Any) -> Any:
-        if ledger.payers[0].states_usd:
-            parts = [None if billing else _recorded_usd(ledger)]
-        else:
-            bills = ledger.billed(billing) or [None]
-            parts = [bill and bill.usd for bill in bills]
-        if "scoring_picodollars" in ledger.counts:
-            scoring = ledger.total("scoring_picodollars")
-            parts.append(None if scoring is None else scoring / PICODOLLARS)
-        return None if any(part is None for part in parts) else reduce(add, parts)
-
-    return sums
+def _usd(ledger: Any, billing: str | None = None) -> Any:
+    if ledger.payers[0].states_usd:
+        parts = [None if billing else _recorded_usd(ledger)]
+    else:
+        bills = ledger.billed(billing) or [None]
+        parts = [bill and bill.usd for bill in bills]
+    if "scoring_picodollars" in ledger.counts:
+        scoring = ledger.total("scoring_picodollars")
+        parts.append(None if scoring is None else scoring / PICODOLLARS)
+    return None if any(part is None for part in parts) else reduce(add, parts)
 
 
 def _recorded_usd(ledger: Any) -> Any:
@@ -134,14 +128,14 @@ def _per_question(name: str, sums: Sums, unit: str, **more: Any) -> Any:
 MEASURES: Mapping[str, Measure] = dict(
     [
         _per_question(
-            "usd", _usd(None), "USD", shown="always", cost="usd", small=True, tokens=True,
+            "usd", _usd, "USD", shown="always", cost="usd", small=True, tokens=True,
             label="USD per 1,000 questions",
             unknown="no price for an LLM, no prompt tokens recorded, calls that state no USD, or"
             " prompts of which nobody knows what a cache, or a step of a price, holds;"
             " --prices recorded takes what CoTs state",
         ),
         _per_question(
-            "tokens", _tokens(None), "tokens", shown="always", cost="tokens", tokens=True,
+            "tokens", _tokens, "tokens", shown="always", cost="tokens", tokens=True,
             label="mean tokens per question, prompt + output",
         ),
         _per_question(
@@ -167,12 +161,14 @@ MEASURES: Mapping[str, Measure] = dict(
         _per_question("probe_tokens", _summed("probe_tokens"), "tokens of probes", shown="used",
                       tokens=True),
         ("usd_per_round", Measure(
-            _usd("per_round"), "USD, per_round", "USD per 1,000 questions, billed per_round",
-            "usd_per_question_per_round", "curves", small=True, tokens=True,
+            partial(_usd, billing="per_round"), "USD, per_round",
+            "USD per 1,000 questions, billed per_round", "usd_per_question_per_round", "curves",
+            small=True, tokens=True,
         )),
         ("tokens_per_round", Measure(
-            _tokens("per_round"), "tokens, per_round", "mean tokens per question, billed per_round",
-            "tokens_per_question_per_round", "curves", tokens=True,
+            partial(_tokens, billing="per_round"), "tokens, per_round",
+            "mean tokens per question, billed per_round", "tokens_per_question_per_round",
+            "curves", tokens=True,
         )),
     ]
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feval import methods
-from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError, require_known
+from feval.errors import FevalError, OutOfRangeError, UsageError, require_known
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, readings, takes
 from feval.values import Record, RecordLike
@@ -77,13 +77,10 @@ def is_in_range(name: str, settings: RecordLike) -> bool:
 
 
 def _kind(name: str) -> type[Any]:
-    known = (*methods.METHODS, "oracle")
-    if name not in known:
-        if name.endswith(".py"):
-            raise UsageError(f"{name} is a file; name the function in it as well: {name}:FUNCTION.")
-        raise UnknownNameError.among(
-            "method", name, known, "A method of your own is named FILE.py:FUNCTION."
-        )
+    if name.endswith(".py"):
+        raise UsageError(f"{name} is a file; name the function in it as well: {name}:FUNCTION.")
+    advice = "A method of your own is named FILE.py:FUNCTION."
+    require_known("method", name, (*methods.METHODS, "oracle"), advice)
     return methods.METHODS.get(name, methods.Oracle)
 
 

@@ -75,8 +75,7 @@ class _ScoredSearch(OneLLM):
         if self.answer == "best":
             return best_rated(answers, scores)
         known, each = rated(answers, scores)
-        weights = vote_weights(each, self.transform, self.scorer)
-        return weighted_plurality(known, weights.tolist())
+        return weighted_plurality(known, vote_weights(each, self.transform, self.scorer))
 
     def _decided(
         self, searches: Searches, pool: Pool, scores: Floats, finished: Sequence[Places]
@@ -89,8 +88,9 @@ class _ScoredSearch(OneLLM):
         if self.answer == "majority":
             chosen = plurality_codes(searches.of(pool.codes, paths, -1))
         else:
-            weights = vote_weights(score, self.transform, self.scorer)
-            chosen = weighted_plurality_codes(codes, weights)
+            chosen = weighted_plurality_codes(
+                codes, vote_weights(score, self.transform, self.scorer)
+            )
         return searches.decisions(chosen, paths)
 
 

@@ -147,8 +147,7 @@ class WeightedBestOfN(_ChoiceByScore):
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         answers, scores = rated(response.answers, response.scores(self.scorer, self.aggregate))
-        weights = vote_weights(scores, self.transform, self.scorer)
-        return weighted_plurality(answers, weights.tolist())
+        return weighted_plurality(answers, vote_weights(scores, self.transform, self.scorer))
 
     def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of CoTs; see `feval.methods.protocol`."""

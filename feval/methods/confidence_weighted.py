@@ -131,7 +131,7 @@ class ConfidenceWeighted(OneLLM, Predicting):
             ):
                 if tokens is not None:
                     llm.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
-        return weighted_plurality(answers, confidence_weights(confidences, temperature).tolist())
+        return weighted_plurality(answers, confidence_weights(confidences, temperature))
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

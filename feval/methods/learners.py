@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from feval.errors import FevalError, MethodError, UnknownNameError, UsageError
+from feval.errors import FevalError, MethodError, UnknownNameError, UsageError, require_known
 from feval.estimators.arrays import Floats, Integers
 
 Features = Sequence[Mapping[str, str]]
@@ -162,9 +162,7 @@ def make_learner(name: str, feature: str | None = None) -> TextLearner:
         )
     if colon:
         return _UsersLearner(name, _of_file(Path(file), kind))
-    if name not in _LEARNERS:
-        known = [*_LEARNERS, "mean"]
-        raise UnknownNameError.among("learner", name, known, "One of yours is FILE.py:NAME.")
+    require_known("learner", name, [*_LEARNERS, "mean"], "One of yours is FILE.py:NAME.")
     return _LEARNERS[name]()
 
 

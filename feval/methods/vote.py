@@ -338,7 +338,9 @@ def best_rated_codes(codes: Integers, ratings: Floats) -> Integers:
     return np.maximum(np.take_along_axis(codes, best, axis=-1)[..., 0], -1)
 
 
-def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
+def weighted_plurality(
+    answers: Sequence[str | None], weights: Sequence[float] | Floats
+) -> str | None:
     """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no
     CoT has one.
 

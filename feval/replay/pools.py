@@ -379,10 +379,6 @@ def without_gaps(rows: Rows) -> Rows | slice:
     return rows
 
 
-def _finish_at(finish: Integers | Callable[[], Integers], places: Rows | slice) -> Integers:
-    return (finish() if callable(finish) else finish)[places]
-
-
 class ScoringTokens(NamedTuple):
     """Tokens that scoring CoTs took; arrays of one shape.
 
@@ -437,7 +433,7 @@ class Pool:
         """[Q, S] position of each CoT's finish reason in
         `feval.cards.names.FINISH_REASONS`; read on demand.
         """
-        return _finish_at(self._finish, slice(None))
+        return self._finish() if callable(self._finish) else self._finish
 
     @property
     def at_once(self) -> int | None:
@@ -610,7 +606,7 @@ class Pool:
             self.output_tokens[places],
             self.prompt_tokens[places],
             self.sizes[places],
-            partial(_finish_at, self._finish, places),
+            lambda: self.finish[places],
             self.candidates[places],
             None if self.question_keys is None else self.question_keys[places],
             self.channels.rows(rows),
