@@ -16,12 +16,13 @@ from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
+    check_card,
     find_card,
     iso_date,
     known_card,
     not_blank,
-    read_card,
 )
+from feval.cards.names import base_of
 from feval.errors import CardError, UnknownNameError
 
 
@@ -269,25 +270,25 @@ def llm_card(name: str) -> LLMCard:
     """
     card = find_llm_card(name)
     if card is None:
-        raise UnknownNameError.among("LLM card", name.split("@", 1)[0], llm_names(), _ADVICE)
+        raise UnknownNameError.among("LLM card", base_of(name), llm_names(), _ADVICE)
     return card
 
 
 def find_llm_card(name: str) -> LLMCard | None:
     """Return the card of an LLM or of a variant's base; `None` where there is none."""
-    return _find("llms", name.split("@", 1)[0], LLMCard)
+    return _find("llms", base_of(name), LLMCard)
 
 
 def set_card(name: str) -> SetCard:
     """Return the card of a published sample set; errors as for `llm_card`."""
-    return read_card("sets", known_card("sets", name, _ADVICE), SetCard)
+    return check_card("sets", known_card("sets", name, _ADVICE), SetCard.model_validate)
 
 
 def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     path = find_card(kind, name)
     if path is None:
         return None
-    card = read_card(kind, path, model)
+    card = check_card(kind, path, model.model_validate)
     own_name: str = getattr(card, _NAME_FIELDS[kind])
     if own_name != name:
         raise CardError(

@@ -14,7 +14,7 @@ from copy import deepcopy
 from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic_core import ValidationError
@@ -22,9 +22,6 @@ from pydantic_core import ValidationError
 from feval.cards.reading import read_regular, sentence, shorten
 from feval.errors import CardError, UnknownNameError
 from feval.values import Record, RecordLike
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 CARD_KINDS: Mapping[str, str] = {
     "datasets": "dataset card",
@@ -41,7 +38,6 @@ MAX_CARD_BYTES = 256 * 1024
 
 MAX_CARD_DEPTH = 8
 
-_Model = TypeVar("_Model", bound="BaseModel")
 _Checked = TypeVar("_Checked")
 _FENCE = "---"
 _TAG = "tag:yaml.org,2002:"
@@ -154,19 +150,12 @@ def read_front_matter(path: str | os.PathLike[str]) -> Record:
     return deepcopy(_parse(card, _front_matter(card, read_card_text(card))))
 
 
-def read_card(
-    kind: str, path: Path, model: type[_Model], facts: RecordLike | None = None
-) -> _Model:
-    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model, from its front
-    matter or from other `facts`; the `CardError` names wrong fields.
-    """
-    return check_card(kind, path, model.model_validate, facts)
-
-
 def check_card(
     kind: str, path: Path, check: Callable[[object], _Checked], facts: RecordLike | None = None
 ) -> _Checked:
-    """Return what pydantic's check of the facts returns; else as `read_card`."""
+    """Return what pydantic's check of a card's facts returns: of its front matter, or of other
+    `facts`; `kind` is a key of `CARD_KINDS`, for messages. The `CardError` names wrong fields.
+    """
     try:
         return check(read_front_matter(path) if facts is None else facts)
     except ValidationError as error:

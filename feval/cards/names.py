@@ -79,6 +79,13 @@ class LLMType(StrEnum):
         return self is LLMType.o3MINI
 
 
+def base_of(llm: str) -> str:
+    """Return the name of an LLM without its variant, such as "gpt-4o-mini" of "gpt-4o-mini@t=0.8":
+    it finds card, price and speed.
+    """
+    return llm.partition("@")[0]
+
+
 FinishReason = Literal[
     "stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown", "refusal"
 ]

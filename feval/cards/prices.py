@@ -48,6 +48,7 @@ from feval.cards.front_matter import (
     read_card_text,
     read_front_matter,
 )
+from feval.cards.names import base_of
 from feval.cards.reading import parse_json, sentence, shorten
 from feval.errors import (
     CardError,
@@ -485,7 +486,7 @@ class PriceList:
         """Return the price of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8"); `None`
         where the list has none.
         """
-        return self.prices.get(llm.split("@", 1)[0])
+        return self.prices.get(base_of(llm))
 
     def price(self, llm: str) -> Price:
         """Return the price of an LLM or of a variant's base; raise `PriceNotFoundError` where the
@@ -549,12 +550,12 @@ def _found(
     above: tuple[Path, ...],
 ) -> PriceList:
     """Return what `price_list` does; `above` are the files whose base it is."""
-    bases = list(dict.fromkeys(llm.split("@", 1)[0] for llm in llms))
+    bases = list(dict.fromkeys(base_of(llm) for llm in llms))
     is_file = isinstance(id_or_path, Path)
     base, own, tier = (id_or_path, "", None) if is_file else _changes(str(id_or_path))
     by_hand = [_price_by_hand(each) for each in own.split(";") if each]
     changed = dict(by_hand)
-    others = {llm.split("@", 1)[0] for llm in known}
+    others = {base_of(llm) for llm in known}
     for llm in (*changed, *sellers_of(str(base))):
         if others:
             require_known("LLM to give a price", llm, others)

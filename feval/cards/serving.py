@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from feval.cards.cards import Card, Day, Text
-from feval.cards.front_matter import card_folder, known_card, read_card
+from feval.cards.front_matter import card_folder, check_card, known_card
+from feval.cards.names import base_of
 from feval.cards.prices import base_name
 from feval.cards.reading import read_toml, sentence
 from feval.errors import NotRecordedError, UsageError
@@ -52,7 +53,7 @@ class ServingProfile(Card):
         Raises:
             NotRecordedError: the profile has none.
         """
-        speed = self.llms.get(llm.split("@", 1)[0])
+        speed = self.llms.get(base_of(llm))
         if speed is None:
             raise NotRecordedError(
                 f"The serving profile {self.id!r} says nothing about the LLM {llm!r}; it has:"
@@ -86,4 +87,4 @@ def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> S
         path = known_card("serving", str(given), advice)
     advice = f"{card_folder() / 'README.md'} lists the fields."
     facts = read_toml(path, "The serving profile", advice) if path.suffix == ".toml" else None
-    return read_card("serving", path, ServingProfile, facts)
+    return check_card("serving", path, ServingProfile.model_validate, facts)

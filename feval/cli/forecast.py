@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from feval.cards.names import base_of
 from feval.cli.evaluating import (
     ResultFiles,
     drop_field,
@@ -236,8 +237,8 @@ def couple(
 
 def _counterpart(name: str, recorded: Sequence[str]) -> str:
     """Find the independent recording of an LLM: the only other one with the same base name."""
-    base = name.partition("@")[0]
-    variants = [other for other in dict.fromkeys(recorded) if other.partition("@")[0] == base]
+    base = base_of(name)
+    variants = [other for other in dict.fromkeys(recorded) if base_of(other) == base]
     variants = [other for other in variants if other != name] or variants
     if len(variants) != 1:
         names = (

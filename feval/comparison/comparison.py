@@ -381,9 +381,12 @@ def point_columns(curve: MethodCurve, place: int) -> Record:
 
 
 def _curve_dict(curve: MethodCurve) -> Record:
-    sweep = None if curve.entry.sweep is None else curve.entry.sweep[0]
-    points = [point.to_dict() for point in curve.points]
-    return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
+    return {
+        "label": curve.label,
+        "llms": list(curve.entry.llms),
+        "sweep": curve.entry.swept or None,
+        "points": [point.to_dict() for point in curve.points],
+    }
 
 
 @checked
@@ -679,7 +682,7 @@ def traces(
     def trace(curve: MethodCurve, place: int) -> MethodTrace:
         entry, point = curve.entry, curve.points[place]
         llms = [by_name[name] for name in point.llms]
-        swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
+        swept = {entry.swept: point.fields[entry.swept]} if entry.sweep else {}
         method = entry.make({**entry.fields, **swept}, comparison.methods)
         parts = [(method, judged)]
         if learns(method) and (split := plan.learning(entry).split(dataset, asked)):

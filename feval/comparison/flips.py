@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from feval.cards.billing import PRICE_FIELDS
+from feval.cards.names import base_of
 from feval.errors import UnknownNameError, UsageError, require_known
 from feval.estimators.arrays import Result
 
@@ -132,7 +133,7 @@ class VariedPrice(NamedTuple):
         return rate
 
     def _means(self, name: str) -> bool:
-        return self.llm in (name, name.partition("@")[0])
+        return self.llm in (name, base_of(name))
 
     def lines(self, point: Evaluation) -> tuple[Floats, Floats]:
         """Return [Q] USD of a point where the price is 0, and [Q] what each USD per million tokens

@@ -139,11 +139,16 @@ class ComparedMethod(Request):
 
     def model_post_init(self, _: Any) -> None:
         """Check that the budget is not among the fields as well."""
-        if self.sweep is not None and self.sweep[0] in self.fields:
+        if self.swept in self.fields:
             raise UsageError(
-                f"The method {self.label!r} has {self.sweep[0]} both among its fields and as its"
+                f"The method {self.label!r} has {self.swept} both among its fields and as its"
                 " budget."
             )
+
+    @property
+    def swept(self) -> str:
+        """The field that is the budget; empty for a single point."""
+        return "" if self.sweep is None else self.sweep[0]
 
     def points(self) -> tuple[tuple[str, Record], ...]:
         """Every point: its label, and its fields with that of the budget."""

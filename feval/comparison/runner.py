@@ -58,18 +58,14 @@ class MethodCurve:
 
     def budget(self, point: int) -> str:
         """The value of the swept field at a point, as text; empty without a sweep."""
-        return (
-            ""
-            if self.entry.sweep is None
-            else str(self.points[point].fields.get(self.entry.sweep[0]))
-        )
+        field = self.entry.swept
+        return field and str(self.points[point].fields.get(field))
 
     def budget_text(self, point: int) -> str:
         """The swept field and its value, such as "n=5"; empty without a sweep. A budget in USD is
         that of 1,000 questions.
         """
-        field = "" if self.entry.sweep is None else self.entry.sweep[0]
-        result = self.points[point]
+        field, result = self.entry.swept, self.points[point]
         unit = result.learnt[0].unit if result.learnt else None
         return swept_text(field, result.fields.get(field), unit)
 
@@ -185,13 +181,18 @@ class Runner:
         """
         failed: list[FailedMethod] = []
         try:
-            results = [one for entry in self.plan.entries for one in compute(self, entry, failed)]
+            results = [one for entry in self.loaded_entries for one in compute(self, entry, failed)]
         except NotExactError as error:
             if self.inexact is not None:
                 raise
             seeded = replace(self, inexact=error.reason, work=Work(self.work.report))
             return seeded.each(compute)
         return self, results, failed
+
+    @property
+    def loaded_entries(self) -> list[ComparedMethod]:
+        """The methods whose LLMs are loaded; of the others it was noted that they are not."""
+        return [entry for entry in self.plan.entries if set(entry.llms) <= set(self.llms)]
 
     @cached_property
     def order(self) -> str | None:
@@ -209,8 +210,8 @@ class Runner:
         """The methods that can be made, with their LLMs; the others go missing when they are
         evaluated.
         """
-        for entry in self.plan.entries:
-            for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
+        for entry in self.loaded_entries:
+            for _, settings in entry.points():
                 with suppress(FevalError):
                     yield self._method(entry, settings), [self.llms[name] for name in entry.llms]
 
@@ -229,8 +230,6 @@ class Runner:
         """A method over its budgets; nothing, and a reason among `missing`, where none can be
         evaluated.
         """
-        if not set(entry.llms) <= set(self.llms):
-            return
         llms = [self.llms[name] for name in entry.llms]
         points: list[Evaluation] = []
         failed: list[FailedMethod] = []
@@ -389,8 +388,6 @@ def _measured(
     """Evaluate a method on ever more questions until that takes a while; the first trial also loads
     what it needs.
     """
-    if not set(entry.llms) <= set(runner.llms):
-        return  # said already
     # a user's method runs in another process
     clock = time.perf_counter if ":" in entry.method else time.process_time
     trials: list[tuple[int, float]] = []

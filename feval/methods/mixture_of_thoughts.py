@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from feval import replay
+from feval.cards.names import base_of
 from feval.errors import UsageError
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
 from feval.methods.protocol import Decisions, InTurn, PoolOrders, Pools
@@ -109,7 +110,7 @@ class MixtureOfThoughts:
 
     def cautions(self, llms: Sequence[str]) -> Iterator[str]:
         """Yield a warning where the weak LLM is several, by name, which the paper's is not."""
-        weak = dict.fromkeys(name.partition("@")[0] for name in llms[:-1])
+        weak = dict.fromkeys(base_of(name) for name in llms[:-1])
         if len(weak) > 1:
             yield (
                 f"{' and '.join(weak)} vote together before {llms[-1]} is asked; in the paper that"

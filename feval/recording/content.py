@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import answers
+from feval.cards.names import base_of
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
@@ -94,7 +95,7 @@ class LLMInfo:
     @property
     def base(self) -> str:
         """The name without the variant: it finds card and price."""
-        return self.name.split("@", 1)[0]
+        return base_of(self.name)
 
 
 @frozen

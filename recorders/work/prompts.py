@@ -57,8 +57,8 @@ from feval.cards.cards import Choice
 from feval.cards.front_matter import (
     card_files,
     card_folders,
+    check_card,
     read_body,
-    read_card,
     read_card_text,
     read_front_matter,
 )
@@ -265,7 +265,7 @@ def _parsed_name(stem: str, path: Path) -> tuple[str, int]:
 
 
 def _read(path: Path) -> PromptCard:
-    facts = read_card("prompts", path, _PromptFacts)
+    facts = check_card("prompts", path, _PromptFacts.model_validate)
     name = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
     if path.name != f"{name}.md":
         raise CardError(

@@ -28,6 +28,7 @@ from pydantic_core.core_schema import (
 )
 
 from feval.cards import PriceList
+from feval.cards.names import base_of
 from feval.cards.reading import sentence, some
 from feval.errors import (
     ConflictError,
@@ -251,7 +252,7 @@ class Manifest:
         for (dataset, llm), pair in self.pairs.items():
             names: Mapping[str, int] = pair.get("served", {})
             asked = self.llms[llm]["decoding"].get("model")
-            asked = asked if isinstance(asked, str) else llm.split("@", maxsplit=1)[0]
+            asked = asked if isinstance(asked, str) else base_of(llm)
             if names.keys() - {asked}:
                 yield AnsweringModels(llm, dataset, asked, names)
 
