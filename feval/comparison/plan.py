@@ -47,6 +47,7 @@ from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import read_clusters
 from feval.evaluation.requests import (
     MOST_NAMES,
+    SHORT,
     EvaluationOptions,
     Names,
     Request,
@@ -288,12 +289,8 @@ class Plan(Displayable, EvaluationOptions):
     cost: Annotated[str, one_of("cost", COSTS)] = option(
         "usd", "What a budget is counted in, per question; usd is shown per 1,000.", _ONE_OF_COSTS
     )
-    costs: Annotated[
-        tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)
-    ] = ()
-    accuracies: Annotated[
-        tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
-    ] = ()
+    costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], SHORT] = ()
+    accuracies: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], SHORT] = ()
 
     vary: Annotated[str | None, checked_by(VariedPrice.parse)] = option(
         None, "Price at which the cheaper method may change: input, output, ...", "LLM=RATE"

@@ -43,6 +43,11 @@ MOST_NAMES = 1000
 MOST_VALUES = 10_000
 """How many values a budget may have."""
 
+SHORT, LONG, LONGEST = (
+    Field(strict=False, max_length=most) for most in (MOST_NAMES, MOST_VALUES, MOST_RESAMPLES)
+)
+"""Fields that are lists, as JSON has them, of names, of values of a budget, or of CoTs."""
+
 _T = TypeVar("_T")
 _RANGE_ERRORS = {
     "greater_than",
@@ -101,14 +106,12 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
     return values
 
 
-Names = Annotated[
-    tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), AfterValidator(not_empty)
-]
+Names = Annotated[tuple[str, ...], SHORT, AfterValidator(not_empty)]
 
 
 OneLLM = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
-Numbers = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)]
-Limits = Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)]
+Numbers = Annotated[tuple[int, ...], LONG]
+Limits = Annotated[tuple[int | None, ...], LONG]
 
 
 def beside(folder: Path, name: str) -> str:
@@ -143,9 +146,7 @@ class Request(BaseModel):
     @classmethod
     def parse(cls, noun: str, values: RecordLike) -> Self:
         """A request from outside; `noun` is what error messages call it."""
-        make: Any = cls
-        request: Self = make(noun, **values)
-        return request
+        return cls(noun, **values)
 
     def changed(self, **values: Any) -> Self:
         """The same request with other values in some fields, checked like a new one."""
@@ -349,9 +350,9 @@ class CurveRequest(RunRequest):
         measures: what so many single calls reach, in place of a method.
     """
 
-    measures: Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES)] = ()
+    measures: Annotated[tuple[str, ...], SHORT] = ()
     field: str | None
-    values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
+    values: Annotated[tuple[int | float, ...], LONG]
 
     def simplest(self) -> CurveRequest:
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
@@ -405,7 +406,7 @@ class EstimateRequest(QuestionOptions):
     llms: OneLLM
     g: int
     m: Numbers
-    methods: Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES)]
+    methods: Annotated[tuple[str, ...], SHORT]
     replicate: int = option(0, "Which draw of calls.", rare=True, ge=0)
     confidence: float = option(0.95, "Of the intervals.", rare=True)
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, le=MOST_RESAMPLES)
@@ -448,10 +449,8 @@ class Consumption(Request):
     llm: str
     question: str
     requests: int
-    samples: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
-    tokens: (
-        Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_RESAMPLES)] | None
-    ) = None
+    samples: Annotated[tuple[int, ...], LONGEST]
+    tokens: Annotated[tuple[int | None, ...], LONGEST] | None = None
     passes: int = 1
 
 
@@ -468,5 +467,5 @@ class GradeRequest(Request):
     billing: str
     right: Annotated[str | None, AfterValidator(checked_rule)] = None
     confidence: float | None
-    consumed: Annotated[tuple[Consumption, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
+    consumed: Annotated[tuple[Consumption, ...], LONGEST]
     answers: dict[str, str | None]
