@@ -22,3 +22,8 @@ _T = TypeVar("_T")
 def frozen(cls: type[_T]) -> type[_T]:
     """Make a class a frozen dataclass with slots, equal to another where all fields are."""
     return dataclass(frozen=True, slots=True)(cls)
+
+
+def without_none(values: Mapping[str, _T | None]) -> dict[str, _T]:
+    """Return a record without what is `None`."""
+    return {name: value for name, value in values.items() if value is not None}

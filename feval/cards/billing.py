@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from feval.cards.reading import shorten
 from feval.errors import OutOfRangeError, UsageError, require_known
-from feval.values import frozen
+from feval.values import frozen, without_none
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +132,7 @@ class Price:
     def to_json(self) -> Any:
         """[input, output] where that is all, else a mapping; `PriceList` takes both."""
         rates = {name: getattr(self, name) for name in PRICE_FIELDS}
-        more = {name: rate for name, rate in rates.items() if rate is not None}
+        more = without_none(rates)
         if self.steps:
             more["steps"] = [[start, step.to_json()] for start, step in self.steps]
         if self.batch is not None:

@@ -58,7 +58,7 @@ from feval.errors import (
     UsageError,
     require_known,
 )
-from feval.values import Record, RecordLike, frozen
+from feval.values import Record, RecordLike, frozen, without_none
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
@@ -232,7 +232,7 @@ def _entries(model: ModelInfo) -> Iterator[tuple[Any, str, Record]]:
     for each in (*listed, *(model.price_variants or ())):
         when = getattr(each, "when", {"": "standard"})
         tier = "batch" if when == {"processing": "batch"} else " ".join(when.values())
-        rates = {name: rate for name, rate in vars(each.prices).items() if rate is not None}
+        rates = without_none(vars(each.prices))
         yield getattr(each, "constraint", None), tier, rates
 
 

@@ -68,7 +68,7 @@ from feval.report.tables.tables import (
     surface_table,
 )
 from feval.report.text import counted
-from feval.values import Record
+from feval.values import Record, without_none
 
 
 @request_options(EvaluationOptions)
@@ -212,7 +212,7 @@ def curve(
         if sweep is not None:
             budgets = dict([_swept(method, None, n, sweep)])
         opened = [open_place(folder) for folder in recording_folders(recordings)]
-        given = {name: value for name, value in options.items() if value is not None}
+        given = without_none(options)
         given |= {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
         plan, users, absent = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
         show.note(*(one.reason for one in absent))

@@ -60,7 +60,7 @@ from feval.evaluation.requests import (
 from feval.hub import is_address
 from feval.lazy import Displayable
 from feval.replay import ORDERS
-from feval.values import Record, RecordLike
+from feval.values import Record, RecordLike, without_none
 
 _ONE_OF_COSTS = "|".join(COSTS)
 _MAX_POINTS, _MAX_ALL_POINTS = 1000, 10_000
@@ -362,10 +362,7 @@ class Plan(Displayable, EvaluationOptions):
         """The plan in the content of a comparison file; unknown keys and wrong types are a
         `UsageError`.
         """
-        return cls.parse(
-            "The comparison file",
-            {key: value for key, value in content.items() if value is not None},
-        )
+        return cls.parse("The comparison file", without_none(content))
 
     def to_dict(self) -> Record:
         """The plan as JSON values; `from_dict` takes it back."""

@@ -25,7 +25,7 @@ from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_message
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
 from feval.recording.reader import recorded_on
-from feval.values import frozen
+from feval.values import frozen, without_none
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
@@ -165,9 +165,7 @@ def arrow_table(
         for name, column in flat.items():
             column.extend(own[name] if name in own else repeat(shared.get(name), cots))
         if not cots:
-            without_rows.append(
-                (row, {name: value for name, value in about.items() if value is not None})
-            )
+            without_rows.append((row, without_none(about)))
     types = schema(columns)
     table = pa.Table.from_arrays(
         [pa.array(flat[field.name], field.type) for field in types], schema=types
@@ -366,7 +364,7 @@ def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:
         sent = pool.messages or [None] * len(pool.ends)
         columns["turn_messages"] = [None if text is None else orjson.loads(text) for text in sent]
         columns["turn_prompt_tokens"] = pool.turn_prompt_tokens
-    return {name: values for name, values in columns.items() if values is not None}
+    return without_none(columns)
 
 
 def _probes(probes: ProbeRows | None, cots: int) -> list[list[Row] | None]:

@@ -33,6 +33,7 @@ from feval.importers.source import Row
 from feval.recording import Recording
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder, write_file
+from feval.values import without_none
 
 _SCHEMA_VERSION = "0.3.0"
 _COLUMNS = (
@@ -326,7 +327,7 @@ def _cot(about: Row, cot: Row) -> Row:
             "input_tokens": prompt,
             "output_tokens": cot["tokens"],
             "total_tokens": prompt + cot["tokens"],
-            **{name: value for name, value in parts.items() if value is not None},
+            **without_none(parts),
         }
     seconds = {
         "latency_ms": cot.get("duration_s"),
@@ -361,10 +362,7 @@ def _generation(recording: Recording, llm: str) -> Row:
         for name, value in info.decoding.items()
         if name not in named
     }
-    return {
-        "generation_args": {name: value for name, value in named.items() if value is not None},
-        "additional_details": {"llm": llm, **others},
-    }
+    return {"generation_args": without_none(named), "additional_details": {"llm": llm, **others}}
 
 
 def _source(dataset: str, title: str) -> Row:

@@ -33,6 +33,7 @@ from feval.importers.source import (
 from feval.importers.stored_rows import StoredQuestions, StoredRows
 from feval.recording.content import VERDICT, LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
+from feval.values import without_none
 
 _COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
@@ -118,7 +119,7 @@ class Rows:
             "cached_tokens": usage.cached,
             prompt: usage.prompt,
         }
-        counts = {name: count for name, count in counts.items() if count is not None}
+        counts = without_none(counts)
         if usage.problem is not None:
             shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
             raise SourceError(

@@ -20,7 +20,7 @@ from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
 from feval.recording.layout.format import Record, slug
 from feval.recording.parts import PAIR_PARTS
-from feval.values import RecordLike, frozen
+from feval.values import RecordLike, frozen, without_none
 
 _SIZES = (
     "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
@@ -233,7 +233,7 @@ class Licence:
     def fields(self) -> dict[str, str]:
         """The fields of the front matter, as far as they are stated."""
         fields = {"license": self.id, "license_name": self.name, "license_link": self.link}
-        return {name: value for name, value in fields.items() if value is not None}
+        return without_none(fields)
 
 
 def check_licence(licence: Licence | None) -> Licence:

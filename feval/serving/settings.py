@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from feval.recording import LLMInfo
 from feval.serving.wire.openai import CompletionRequest, Conversation
-from feval.values import RecordLike
+from feval.values import RecordLike, without_none
 
 _SHOWN = 60
 
@@ -267,7 +267,7 @@ def _tool(own: Any) -> Any:
     function = own.get("function") if isinstance(own, dict) else None
     if not isinstance(function, dict):
         return own
-    return own | {"function": {name: v for name, v in function.items() if v is not None}}
+    return own | {"function": without_none(function)}
 
 
 def names_of(tools: Any) -> str:

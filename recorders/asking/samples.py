@@ -22,7 +22,7 @@ import orjson
 from feval.answers.thoughts import Thoughts, interruption, split, written_marks
 from feval.cards import UNANSWERED, Price, count_words
 from feval.errors import OutOfRangeError, UsageError
-from feval.values import Record, RecordLike, frozen
+from feval.values import Record, RecordLike, frozen, without_none
 from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask
 from recorders.asking.pace import (
     Budget,
@@ -440,7 +440,7 @@ class Probing:
 
     def content(self) -> Record:
         """Return what a recording says about its probes, as JSON values."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return without_none(asdict(self))
 
     def key(self) -> str:
         """Return a hash of all but the interval: two probes of one prefix with equal keys are the

@@ -22,7 +22,7 @@ from feval.appendlog import clean
 from feval.cards import UNANSWERED, Price, count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
-from feval.values import RecordLike, frozen
+from feval.values import RecordLike, frozen, without_none
 from recorders.asking.pace import CostEstimate, cost
 from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan, prefix
 from recorders.errors import Fatal, RefusalError
@@ -171,7 +171,7 @@ class Tree(_Numbered):
         return self.unit
 
     def content(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return without_none(asdict(self))
 
     def text(self, record: RecordLike) -> str:
         """Return a recorded step as the path holds it."""

@@ -36,7 +36,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from feval.errors import OutOfRangeError, UsageError
 from feval.publish.secrets import MASK, Mask, check_variable, forms, known_secrets
 from feval.serving.loopback import is_loopback
-from feval.values import Record, RecordLike
+from feval.values import Record, RecordLike, without_none
 from recorders.backends import replies
 from recorders.errors import (
     BackendError,
@@ -224,7 +224,7 @@ class OpenAICompatible:
             "logprobs": None if decoding.logprobs is None else True,
             "top_logprobs": decoding.logprobs or None,
         }
-        sent = {name: value for name, value in fields.items() if value is not None}
+        sent = without_none(fields)
         prefill = request.prefill
         if prefill is not None and prefill.template is not None:
             prompt = _as_text(prefill.template, request) + prefill.text

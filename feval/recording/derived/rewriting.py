@@ -44,6 +44,7 @@ from feval.recording.parts import rows_at, spec_of
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import StepCounter, open_sound
 from feval.recording.writer import RecordingWriter, common_giver
+from feval.values import without_none
 
 
 def derived_writer(
@@ -684,7 +685,7 @@ def select(
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: value and sorted(value) for key, value in choice.items()}
     operation |= {"samples": samples, "min_cots": min_cots, "rename": renamed or None}
-    operation = {key: value for key, value in operation.items() if value is not None}
+    operation = without_none(operation)
     chosen = {
         dataset: _questions(source, dataset, own, question_ids, min_cots or 0)
         for dataset, own in kept.items()
