@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -33,14 +34,15 @@ _SHOWN = 60
 _Place = tuple[ServedDataset, int]
 
 
+@dataclass(eq=False)
 class RecordedScores:
     """Looks scores up by the exact texts of a question and a CoT; they are free, and stand in no
     ledger. Safe to use from many threads.
     """
 
-    def __init__(self, library: Library, texts: TextCache) -> None:
-        self._library, self._texts = library, texts
-        self._places: dict[str, list[_Place]] | None = None
+    _library: Library
+    _texts: TextCache
+    _places: dict[str, list[_Place]] | None = None
 
     def score(self, call: Call, _: RunName) -> Reply:
         """Score each text of `text_2` (or `documents`) with the one of `text_1` (or `queries`)."""

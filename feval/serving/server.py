@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
 from time import monotonic
@@ -146,7 +147,12 @@ class Server(Generic[_Application]):
             Starlette(
                 routes=routes,
                 middleware=[
-                    Middleware(_Guard, only_loopback=self.only_loopback, token=token, limits=limits)
+                    Middleware(
+                        _Guard,
+                        self.only_loopback,
+                        None if token is None else token.encode(),
+                        limits,
+                    )
                 ],
                 exception_handlers=handlers,
                 lifespan=lifespan,
@@ -534,6 +540,7 @@ async def _paced(events: Iterable[bytes]) -> AsyncIterator[bytes]:
             await asyncio.sleep(0)
 
 
+@dataclass
 class _Guard:
     """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too
     large or too slow.
@@ -541,11 +548,10 @@ class _Guard:
     With a token, what is behind it sees no key, and nothing that holds the token.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: ServerLimits
-    ) -> None:
-        self._app, self._only_loopback, self._limits = app, only_loopback, limits
-        self._token = None if token is None else token.encode()
+    app: ASGIApp
+    only_loopback: bool
+    token: bytes | None
+    limits: ServerLimits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -555,7 +561,7 @@ class _Guard:
                 await _last(problem, scope)(scope, receive, send)
                 return
             receive = self._bounded(receive)
-            if (token := self._token) is not None:
+            if (token := self.token) is not None:
                 scope["headers"] = [
                     (name, value)
                     for name, value in headers
@@ -564,7 +570,7 @@ class _Guard:
                 sent = parse_qsl(scope["query_string"], keep_blank_values=True)
                 rest = [pair for pair in sent if pair[0] != b"key" and token not in pair[1]]
                 scope["query_string"] = urlencode(rest).encode()
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     def _problem(self, fields: Sequence[tuple[bytes, bytes]], scope: Scope) -> ServingError | None:
         headers, names = dict(fields), [name for name, _ in fields]
@@ -583,12 +589,12 @@ class _Guard:
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             return RequestError("The only Transfer-Encoding that is read is chunked.")
         sender = (headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site"))
-        reason = refusal(*sender, only_loopback=self._only_loopback)
+        reason = refusal(*sender, only_loopback=self.only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
         texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
         keys = keys_of(texts, scope["query_string"].decode("latin-1"))
-        if (token := self._token) is not None and not any(
+        if (token := self.token) is not None and not any(
             hmac.compare_digest(key.encode("latin-1", "replace"), token) for key in keys
         ):
             return RequestError(
@@ -599,10 +605,10 @@ class _Guard:
                 headers={"www-authenticate": "Bearer"},
             )
         length = int(headers.get(b"content-length", 0))  # httptools has checked that it is a number
-        return self._too_long(f"has {length:,} bytes") if length > self._limits.body_bytes else None
+        return self._too_long(f"has {length:,} bytes") if length > self.limits.body_bytes else None
 
     def _bounded(self, receive: Receive) -> Receive:
-        loop, limits = asyncio.get_running_loop(), self._limits
+        loop, limits = asyncio.get_running_loop(), self.limits
         deadline: float | None = loop.time() + limits.body_s
         size = 0
 
@@ -630,7 +636,7 @@ class _Guard:
 
     def _too_long(self, what: str) -> ServingError:
         return RequestError(
-            f"The body {what}; at most {self._limits.body_bytes:,} bytes are read. Send a shorter"
+            f"The body {what}; at most {self.limits.body_bytes:,} bytes are read. Send a shorter"
             " one.",
             status=413,
             code="body_too_long",

@@ -290,7 +290,7 @@ def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handler = _Interrupt(control, blocks=blocks)
+    handler = _Interrupt(control, blocks)
     before = {
         number: signal.signal(number, handler)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -304,12 +304,13 @@ def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
             signal.signal(number, own)
 
 
+@dataclass(eq=False)
 class _Interrupt:
     """A signal handler, which works while the event loop is blocked where requests block it."""
 
-    def __init__(self, control: Control, *, blocks: bool) -> None:
-        self._control, self._blocks = control, blocks
-        self._again: threading.Timer | None = None
+    _control: Control
+    _blocks: bool
+    _again: threading.Timer | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
         if self._again is not None:
