@@ -87,13 +87,11 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
     """
     options = _options(_frozen(choices))
     content = (markers.set_apart(text) or "").strip() or None
-    reading = _read(content, options) if content is not None else None
-    if reading is not None:
+    if content and (reading := _read(content, options)):
         return reading.raw
     cot = markers.own_part(text)
     for segment in markers.segments(cot, markers.OPTION_PHRASE):
-        reading = _read(segment.text, options)
-        if reading is not None:
+        if reading := _read(segment.text, options):
             return reading.raw
         if segment.final:
             return (
@@ -106,7 +104,7 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
     if _several(cot, last, options):
         return None
     reading = _verdict(cot, options) or _head_of_reply(cot, options) or _of_last_line(last, options)
-    return reading.raw if reading is not None else content
+    return reading.raw if reading else content
 
 
 def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -210,12 +208,10 @@ def _read(text: str, options: _Options) -> _Reading | None:
         return (
             None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
         )
-    label = _equal(text, options) or _named(text, options, options.names)
-    if label:
-        return _Reading(label, text)
-    sentence = markers.first_sentence(text).strip() or text
-    label = _equal(sentence, options) or _named(sentence, options, options.names)
-    return _Reading(label, sentence) if label else None
+    for part in (text, markers.first_sentence(text).strip() or text):
+        if label := _equal(part, options) or _named(part, options, options.names):
+            return _Reading(label, part)
+    return None
 
 
 def _head(text: str, options: _Options) -> re.Match[str] | None:

@@ -65,12 +65,9 @@ class ClosedSet(NamedTuple):
         return match.lastgroup if match else None
 
     def _of_segment(self, segment: Segment) -> re.Match[str] | None:
-        direct = self._direct(segment.text)
-        if direct is not None:
-            return direct
         if segment.verb:
             return self._first(segment.text)
-        return self._last(segment.text) if segment.final else None
+        return self._direct(segment.text) or (self._last(segment.text) if segment.final else None)
 
     def _direct(self, text: str) -> re.Match[str] | None:
         match = self._first(text)

@@ -63,11 +63,7 @@ def extract(text: str) -> str | None:
 def canonical(raw: str) -> str | None:
     """Return MM/DD/YYYY; a raw answer that does not begin with its date is read as a text."""
     plain = _readable(raw)
-    match = _direct(plain)
-    if match is not None:
-        return _key(match)
-    extracted = extract(plain)
-    match = _DATE.search(extracted) if extracted else None
+    match = _direct(plain) or _DATE.search(extract(plain) or "")
     return _key(match) if match else None
 
 
@@ -82,12 +78,9 @@ def _of_segment(segment: Segment) -> re.Match[str] | None:
     text = markers.affirmed(segment.text)
     if _DENIED.match(text):
         return None
-    direct = _direct(text)
-    if direct is not None:
-        return direct
     if segment.verb:
         return _DATE.search(text)
-    return _last(text) if segment.final else None
+    return _direct(text) or (_last(text) if segment.final else None)
 
 
 def _direct(text: str) -> re.Match[str] | None:

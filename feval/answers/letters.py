@@ -66,8 +66,7 @@ def _string(text: str) -> str | None:
 
 def _of_segment(segment: Segment) -> str | None:
     sentence = markers.first_sentence(segment.text) or segment.text
-    answer = _string(sentence)
-    if answer is not None:
+    if answer := _string(sentence):
         return answer
     if segment.verb:
         return _string(_AND_SO_ON.split(sentence, maxsplit=1)[0]) or _last_quoted(sentence)

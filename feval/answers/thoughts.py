@@ -225,8 +225,7 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family
     of the first mark in the text.
     """
-    blocks = _content_blocks(text)
-    if blocks is not None:
+    if blocks := _content_blocks(text):
         reply, reasoning = blocks
         return Split(reply, reasoning, (Mark(0, text, len(reasoning or ""), _BLOCKS_END),))
     if thoughts is None and not _has_sign(text):
