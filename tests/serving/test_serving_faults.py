@@ -221,16 +221,22 @@ def test_quiet_connections_lock_nobody_out(monkeypatch, loop):
         assert used.ended
 
 
+def busy_with(server, stack):
+    """Two connections on which replies are going on, so that another one is turned away."""
+    busy = [stack.enter_context(Raw(server.port)) for _ in range(2)]
+    for each in busy:  # a reply that is not read is not over
+        each.send(request("GET", "/stream?20000")).socket.recv(1)
+    with Raw(server.port) as last:
+        assert last.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+    return busy
+
+
 @pytest.mark.parametrize(("connections", "files"), [(2, None), (1024, 66)])
 def test_more_requests_at_once_than_allowed_are_turned_away(monkeypatch, connections, files):
     if files is not None:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     with serving(connections=connections) as server, contextlib.ExitStack() as stack:
-        busy = [stack.enter_context(Raw(server.port)) for _ in range(2)]
-        for each in busy:  # a reply that is not read is not over
-            each.send(request("GET", "/stream?20000")).socket.recv(1)
-        with Raw(server.port) as last:
-            assert last.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+        busy = busy_with(server, stack)
         busy.pop().__exit__(None, None, None)
         until(lambda: len(server._uvicorn.server_state.connections) == 1)
         check_that_it_answers(server)
@@ -244,11 +250,7 @@ def test_one_address_holds_a_fourth_of_the_connections(monkeypatch):
         check_that_it_answers(server)
         assert mine[0].ended
         assert all(other.send(request("GET", "/")).receive().status == 200 for other in others)
-        busy = [stack.enter_context(Raw(server.port)) for _ in range(2)]
-        for each in busy:
-            each.send(request("GET", "/stream?20000")).socket.recv(1)
-        with Raw(server.port) as last:
-            assert last.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
+        busy_with(server, stack)
         assert others[0].send(request("GET", "/")).receive().status == 200
 
 
