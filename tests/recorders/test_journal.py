@@ -18,6 +18,7 @@ from recording_doubles import reply, request
 
 from feval.appendlog import line
 from feval.errors import FevalError, StorageError, UnknownNameError
+from feval.values import without_none
 from recorders.errors import JournalError, LockedJournalError
 from recorders.journal import JOURNAL, Journal, journal_folder
 from recorders.request import Completion
@@ -99,7 +100,7 @@ def test_every_field_of_a_completion_comes_back(tmp_path):
     with opened(tmp_path) as journal:
         record = add_one(journal, whole, 4, seeds=[11])
         assert journal.cots(request(0).key()) == [record]
-    stated = {name: value for name, value in asdict(whole).items() if value is not None}
+    stated = without_none(asdict(whole))
     stated |= {name: list(stated[name]) for name in ("token_logprobs", "token_confidences")}
     assert stated.items() <= record.items()
     assert (record["seed"], record["recorded_at"]) == (11, NOW)

@@ -6,6 +6,8 @@ import zipfile
 
 from small import parquet
 
+from feval.values import without_none
+
 
 def mot_entry(**changes):
     return {
@@ -117,7 +119,7 @@ def open_entry(no=0, **changes):
         "gemma_ans_list": ["2"],
         **changes,
     }
-    return {name: value for name, value in entry.items() if value is not None}
+    return without_none(entry)
 
 
 def harness_line(**changes):

@@ -51,13 +51,17 @@ SAID = {
 }  # fmt: skip
 
 
+def client_of(server):
+    return httpx2.Client(base_url=server.url.removesuffix("/v1"))
+
+
 @contextmanager
-def proxied(folder, url, **options):
-    journal = Journal.open(folder / "new.journal", {"proxy": url, "dataset": "toy"})
+def proxied(folder, url, dataset="toy", mode="new_episodes", **options):
+    journal = Journal.open(folder / "new.journal", {"proxy": url, "dataset": dataset}, mode=mode)
     with (
         journal,
-        proxy_server(Proxy(Endpoint(url), journal, "toy", **options)) as server,
-        httpx2.Client(base_url=server.url.removesuffix("/v1")) as client,
+        proxy_server(Proxy(Endpoint(url), journal, dataset, **options)) as server,
+        client_of(server) as client,
     ):
         yield client, journal
 
@@ -83,7 +87,7 @@ MADE = {"id", "created", "created_at", "responseId", "system_fingerprint", "feva
 def test_replies_pass_through_and_are_given_again_as_they_were(name, tmp_path):
     recording = simple(tmp_path / "r", [TEXT], size=2, **SAID)
     with serve(recording, order="recorded") as vendor:
-        with httpx2.Client(base_url=vendor.url.removesuffix("/v1")) as direct:
+        with client_of(vendor) as direct:
             plain = [asked(direct, name) for _ in range(2)]
             vendor.application.reset("votes")
         with proxied(tmp_path, vendor.url) as (client, journal):
@@ -123,7 +127,7 @@ def test_streams_are_asked_for_whole_and_given_as_streams(name, tmp_path):
     with serve(recording, order="recorded") as vendor:
         with proxied(tmp_path, vendor.url) as (client, _):
             first = streamed(client, name)
-        with httpx2.Client(base_url=vendor.url.removesuffix("/v1")) as direct:
+        with client_of(vendor) as direct:
             vendor.application.reset("default")
             plain = streamed(direct, name)
     with proxied(tmp_path, vendor.url) as (client, _):
@@ -184,31 +188,27 @@ def test_calls_of_tools_are_recorded_sealed_and_replayed(name, tmp_path):
         first = asked(client, name, tools=offered(name))
         assert called(name, first.json()) == ("add", {"a": 2, "b": 3})
         out = seal_proxied(journal, tmp_path / "new", dataset="toy", answer_kind="number")
-    with serve(out) as server:
-        client = httpx2.Client(base_url=server.url.removesuffix("/v1"))
-        with client:
-            again = asked(client, name, tools=offered(name))
-            assert called(name, again.json()) == ("add", {"a": 2, "b": 3})
+    with serve(out) as server, client_of(server) as client:
+        again = asked(client, name, tools=offered(name))
+        assert called(name, again.json()) == ("add", {"a": 2, "b": 3})
 
 
 OTHER = "How many more?"
 
 
-@contextmanager
-def on_miss(recording, vendor, folder, *, mode="new_episodes", **options):
+def on_miss(recording, vendor, folder, **options):
     """A recording that is served, with the vendor behind it."""
-    journal = Journal.open(
-        folder / "new.journal", {"proxy": vendor.url, "dataset": "more"}, mode=mode
-    )
-    with journal:
-        proxy = Proxy(
-            Endpoint(vendor.url), journal, "more", served=Application.open(recording), **options
-        )
-        with (
-            proxy_server(proxy) as server,
-            httpx2.Client(base_url=server.url.removesuffix("/v1")) as client,
-        ):
-            yield client, journal, proxy
+    served = Application.open(recording)
+    return proxied(folder, vendor.url, "more", served=served, **options)
+
+
+@contextmanager
+def both_served(recording, journal):
+    """The recording, and beside it what the journal has."""
+    own = {"dataset": "more", "answer_kind": "number", "prices": "2025-06-02"}
+    new = seal_proxied(journal, journal.folder.parent / "new", **own)
+    with serve([recording, new]) as server, client_of(server) as client:
+        yield client
 
 
 def chat(client, text, path="", **fields):
@@ -229,7 +229,7 @@ def both(tmp_path):
 def test_only_a_miss_is_forwarded_and_recorded(both, tmp_path):
     recording, vendor = both
     asked_of = vendor.application.ledger
-    with on_miss(recording, vendor, tmp_path) as (client, journal, proxy):
+    with on_miss(recording, vendor, tmp_path) as (client, journal):
         assert chat(client, TEXT, "/run/a").headers["x-feval-match"] == "request"
         assert asked_of()["runs"] == []
         said = chat(client, OTHER, "/run/a")
@@ -241,34 +241,32 @@ def test_only_a_miss_is_forwarded_and_recorded(both, tmp_path):
         assert [own.headers.get("x-feval-error") for own in refused] == ["pool_exhausted", None]
         assert client.get("/v1/models/none").status_code == 404
         assert asked_of()["runs"][0]["requests"] == 1
-        assert proxy._served.ledger("a")["requests"] == 1
-        own = {"dataset": "more", "answer_kind": "number", "prices": "2025-06-02"}
-        new = seal_proxied(journal, tmp_path / "new", **own)
-    with serve([recording, new]) as server, httpx2.Client(base_url=server.url[:-3]) as client:
-        both_said = [chat(client, text).json()["choices"][0]["message"] for text in (TEXT, OTHER)]
-        assert both_said[1]["content"] == said.json()["choices"][0]["message"]["content"]
-        assert chat(client, "Who knows?").status_code == 400
+        assert client.get("/feval/ledger?run=a").json()["requests"] == 1
+        with both_served(recording, journal) as client:
+            both_said = [
+                chat(client, text).json()["choices"][0]["message"] for text in (TEXT, OTHER)
+            ]
+            assert both_said[1]["content"] == said.json()["choices"][0]["message"]["content"]
+            assert chat(client, "Who knows?").status_code == 400
 
 
 def test_misses_at_two_settings_are_found_beside_the_recording(both, tmp_path):
     recording, vendor = both
-    with on_miss(recording, vendor, tmp_path) as (client, journal, _):
+    with on_miss(recording, vendor, tmp_path) as (client, journal):
         asked = [{"temperature": 0.5}, {"temperature": 0.9}]
         first = [chat(client, OTHER, **own).json()["choices"] for own in asked]
-        own = {"dataset": "more", "answer_kind": "number", "prices": "2025-06-02"}
-        new = seal_proxied(journal, tmp_path / "new", **own)
-    with serve([recording, new]) as server, httpx2.Client(base_url=server.url[:-3]) as client:
-        replies = [chat(client, OTHER, **own) for own in asked]
-        assert [own.json()["choices"][0]["message"] for own in replies] == [
-            own[0]["message"] for own in first
-        ]
-        assert chat(client, TEXT).headers["x-feval-match"] == "request"
+        with both_served(recording, journal) as client:
+            replies = [chat(client, OTHER, **own) for own in asked]
+            assert [own.json()["choices"][0]["message"] for own in replies] == [
+                own[0]["message"] for own in first
+            ]
+            assert chat(client, TEXT).headers["x-feval-match"] == "request"
 
 
 def test_once_records_into_a_new_folder_only(both, tmp_path):
     recording, vendor = both
     for _ in range(2):
-        with on_miss(recording, vendor, tmp_path, mode="once") as (client, journal, _):
+        with on_miss(recording, vendor, tmp_path, mode="once") as (client, journal):
             first = chat(client, OTHER)  # again from the journal
             assert first.status_code == 200
             assert journal.totals.cots == 1
@@ -283,7 +281,7 @@ def test_a_cost_limit_holds_over_restarts(both, tmp_path):
     limited = {"prices": "2025-06-02", "cost_limit_usd": 2.5 * price}
     statuses = []
     for _ in range(2):
-        with on_miss(recording, vendor, tmp_path, **limited) as (client, journal, _):
+        with on_miss(recording, vendor, tmp_path, **limited) as (client, journal):
             journal_had = journal.totals.cots
             statuses += [chat(client, OTHER).status_code for _ in range(journal_had + 2)]
             last = chat(client, OTHER, max_tokens=64)
@@ -434,7 +432,7 @@ def test_keys_and_base_urls_are_those_of_the_vendor(tmp_path):
             with (
                 Journal.open(tmp_path / str(number), {}) as journal,
                 proxy_server(Proxy(endpoint, journal, "toy", forward_unrecorded=True)) as proxy,
-                httpx2.Client(base_url=proxy.url.removesuffix("/v1")) as client,
+                client_of(proxy) as client,
             ):
                 vendor.asked.clear()
                 for path in paths:
@@ -468,7 +466,7 @@ def test_seeds_share_an_llm_and_other_fields_of_a_dialect_make_one(tmp_path):
     assert (llm.name, llm.pool.sizes.tolist()) == (MODEL, [3])
     assert "x-feval-dialect" not in str(llm.info)
     assert sorted(own.pool.sizes.tolist() for own in load("toy", recording=both)[1]) == [[1], [3]]
-    with serve(alone) as served, httpx2.Client(base_url=served.url[:-3]) as client:
+    with serve(alone) as served, client_of(served) as client:
         for name in ("ollama", "anthropic"):  # whichever dialect asks
             assert asked(client, name).headers["x-feval-match"] == "request"
 
