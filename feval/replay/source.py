@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feval.cards import FINISH_REASONS
 from feval.errors import FevalError, NotRecordedError, ShortPoolError, UsageError
@@ -83,16 +83,19 @@ class RecordedSource(Source):
                 f"A CoT of {self.name} was cut on {self._where}, and nothing says what a part of it"
                 " cost; recorded USD are of whole CoTs. Name a price list (prices)."
             )
-        amounts: list[int] = self.pool.amounts[name][self.row, list(places)].tolist()
-        return amounts
+        return self._of(self.pool.amounts[name], places)
 
     def stated_usd(self, places: Sequence[int]) -> float | None:
         llm = self.llm
         return float(llm.stated_usd[self.row, list(places)].sum()) if llm.states_usd else None
 
     def tokens(self, places: Sequence[int]) -> list[int]:
-        tokens: list[int] = self.pool.output_tokens[self.row, list(places)].tolist()
-        return tokens
+        return self._of(self.pool.output_tokens, places)
+
+    def _of(self, values: Any, places: Sequence[int]) -> list[Any]:
+        """Return the values [Q, S] of some CoTs or steps."""
+        own: list[Any] = values[self.row, list(places)].tolist()
+        return own
 
     def text(self, place: int) -> str | None:
         return self.llm.texts(self.row)[place]
@@ -108,8 +111,7 @@ class RecordedSource(Source):
         return bool(self.pool.steps().ends[self.row, place])
 
     def scores(self, places: Sequence[int], scorer: str | None) -> list[float]:
-        scores: list[float] = self.pool.aggregated(scorer)[self.row, list(places)].tolist()
-        return scores
+        return self._of(self.pool.aggregated(scorer), places)
 
     def recorded(self, what: str) -> tuple[Pool, int]:  # noqa: ARG002  it tries all
         return self.pool, self.row
