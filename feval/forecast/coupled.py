@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, Usage
 from feval.estimators.arrays import Bools, Floats, Integers, Result, Rows
 from feval.estimators.comparisons import bradley_terry
 from feval.estimators.coupling import (
+    CoupledStatistics,
     coupled_correctness,
     coupled_statistics,
     equal_error_samples,
@@ -43,10 +44,6 @@ from feval.executors import reports
 from feval.recording.arrays import verdicts_name
 from feval.replay import LLM, Dataset
 from feval.values import Record, RecordLike, frozen
-
-if TYPE_CHECKING:
-    from feval.estimators.coupling import CoupledStatistics
-
 
 _FEW_QUESTIONS = 10
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -42,10 +43,6 @@ from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset, without_gaps
 from feval.replay.loading import LoadRecipe
 from feval.values import Record, frozen
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
 
 METHODS = ("unbiased", "plug-in", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """Estimators by name; all but `unbiased` go beyond M = G."""

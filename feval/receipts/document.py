@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from feval import __version__, hub
 from feval.cards import PriceList
 from feval.cards.reading import parse_json, read_regular
-from feval.comparison.comparison import load_compared
+from feval.comparison.comparison import Comparison, load_compared
 from feval.comparison.plan import ComparisonRequest, path_from
 from feval.errors import FevalError, UsageError, require_known
 from feval.evaluation import MethodFile, make_method
+from feval.evaluation.fitting import Fit
 from feval.evaluation.requests import (
     MOST_NAMES,
     CurveRequest,
@@ -32,13 +33,8 @@ from feval.evaluation.requests import (
 )
 from feval.hub import is_address
 from feval.recording.layout.format import Record, cached_from, is_safe_path
+from feval.replay import LLM, Dataset
 from feval.replay.draws import SCHEME as DRAWS
-
-if TYPE_CHECKING:
-    from feval.comparison import Comparison
-    from feval.evaluation.fitting import Fit
-    from feval.replay import LLM, Dataset
-
 
 SCHEME = 9
 """The scheme of receipts, raised when numbers come, go or mean something else: receipts of another

@@ -13,12 +13,13 @@ import math
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feval import __version__
 from feval.arguments import checked
-from feval.cards import price_ids, price_list
+from feval.cards import PriceList, price_ids, price_list
 from feval.cards.prices import GENAI
 from feval.cards.reading import open_regular
 from feval.comparison import compare
@@ -26,24 +27,23 @@ from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UsageError
 from feval.evaluation import MethodFile, evaluate, make_method, surface
 from feval.evaluation.fitting import given_fits
-from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
+from feval.evaluation.requests import (
+    CurveRequest,
+    EstimateRequest,
+    Request,
+    RunRequest,
+    SurfaceRequest,
+)
 from feval.executors import UncountedProgress, reports, silent
 from feval.forecast import estimate
 from feval.hub import is_address, open_place
 from feval.methods.learners import only_named
-from feval.receipts.document import comparison_numbers, read_receipt
+from feval.receipts.document import Receipt, comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
+from feval.recording import Recording
 from feval.recording.layout.format import Record, cached_from
 from feval.replay import load
 from feval.values import frozen
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from feval.cards import PriceList
-    from feval.evaluation.requests import Request
-    from feval.receipts.document import Receipt
-    from feval.recording import Recording
 
 TOLERANCE = 1e-12
 _ROUNDING = 1e-15  # of shares that should be nothing

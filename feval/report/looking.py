@@ -12,23 +12,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from feval.errors import UnknownNameError, UsageError, spoken
 from feval.estimators.arrays import Floats, Integers, Rows
-from feval.recording import PoolRows
+from feval.recording import PoolRows, ProbeRows, Question, Recording, ScoreRows
 from feval.recording.reader import recorded_on
-from feval.replay import load
+from feval.replay import Dataset, load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
 from feval.values import Record, RecordLike, frozen
-
-if TYPE_CHECKING:
-    from feval.recording import ProbeRows, Question, Recording, ScoreRows
-    from feval.replay import Dataset
 
 _BLOCK = 1 << 16
 """Questions that are counted at once, so that memory does not grow with their CoTs."""

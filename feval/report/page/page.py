@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 from warnings import warn
 
 from feval import __version__
 from feval.cards.billing import billing_rule
-from feval.comparison.comparison import load_compared, traces
+from feval.comparison import MethodCurve
+from feval.comparison.comparison import Comparison, Traces, load_compared, traces
 from feval.errors import FevalWarning
-from feval.evaluation import TIME_LIMIT
+from feval.evaluation import TIME_LIMIT, Evaluation, Surface
 from feval.evaluation.measures import COSTS
 from feval.evaluation.surfaces import coarse_surface
 from feval.receipts.document import comparison_receipt
+from feval.replay import LLM, Dataset
 from feval.replay.draws import SCHEME
 from feval.report import pictures, tables
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
@@ -41,12 +43,6 @@ from feval.report.tables.tables import (
 )
 from feval.report.text import counted, percent
 from feval.values import Record
-
-if TYPE_CHECKING:
-    from feval.comparison import MethodCurve
-    from feval.comparison.comparison import Comparison, Traces
-    from feval.evaluation import Evaluation, Surface
-    from feval.replay import LLM, Dataset
 
 IN_MEMORY = 1 << 26
 """Bytes of `questions.parquet`; a larger one waits in the temporary folder."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from feval.comparison import Comparison
+from feval.comparison.statistics import AccuracyDifference, BestPoint
+from feval.evaluation import Evaluation
 from feval.report.tables.tables import (
     OTHER_COSTS,
     POINT_COSTS,
@@ -43,11 +46,6 @@ from feval.report.text import (
     shortened,
     signed_points,
 )
-
-if TYPE_CHECKING:
-    from feval.comparison import Comparison
-    from feval.comparison.statistics import AccuracyDifference, BestPoint
-    from feval.evaluation import Evaluation
 
 _MEANINGS = {
     "frontier %": (

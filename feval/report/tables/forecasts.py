@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-from feval.forecast.coupled import CoupledPair
+from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
+from feval.forecast.coupled import CoupledPair, Coupling
 from feval.report.tables.tables import (
     Fields,
     Records,
@@ -34,10 +34,6 @@ from feval.report.text import (
     price_words,
     usd_per_1000,
 )
-
-if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
-    from feval.forecast.coupled import Coupling
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feval.answers import KINDS
 from feval.cards import price_list
@@ -27,12 +27,10 @@ from feval.importers import IMPORTERS
 from feval.importers.columns import COLUMNS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
+from feval.recording import Question
 from feval.report.tables.tables import Fields, Table, columns, make_table
 from feval.report.text import shortened
 from feval.values import Record
-
-if TYPE_CHECKING:
-    from feval.recording import Question
 
 
 def _of_cards(card: Callable[[str], Any], names: Iterable[str], *fields: str) -> list[Record]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feval.comparison import Comparison, MethodCurve
 from feval.comparison.comparison import point_columns
-
-if TYPE_CHECKING:
-    from feval.comparison import Comparison, MethodCurve
-    from feval.report.tables.tables import Records
+from feval.report.tables.tables import Records
 
 _ROW_GROUP = 1 << 16
 _WHOLE = ("n", "point", "tokens")
