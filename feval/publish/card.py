@@ -28,7 +28,6 @@ from feval.publish.front_matter import (
     Config,
     FileSplit,
     Licence,
-    front_matter,
     outputs_licence,
     split_names,
 )
@@ -57,6 +56,14 @@ PICTURE = "figures/cost-accuracy.png"
 SURFACES = "figures/width-depth"
 """What the paths of pictures of width and depth begin with."""
 
+_SIZES = (
+    "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
+    "1B<n<10B", "10B<n<100B", "100B<n<1T", "n>1T",
+)  # fmt: skip
+_TAGS = (
+    "feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation",
+    "synthetic",
+)  # fmt: skip
 _MOST_TEXT = 1200
 _MOST_PROMPT = 600
 _MOST_PROMPTS = 12
@@ -125,15 +132,6 @@ def default_title(recording: Recording) -> str:
 def card(page: Page) -> str:
     """Return the whole README.md: front matter and page."""
     licences, details = _licences(page)
-    fields = front_matter(
-        page.recording,
-        page.configs,
-        title=visible(page.title),
-        licence=page.licence,
-        licence_details=details,
-        languages=page.languages,
-        kept=page.kept_fields,
-    )
     facts: Record = {
         "code": code,
         "plain": plain,
@@ -158,7 +156,59 @@ def card(page: Page) -> str:
         **_citation(page),
     }
     template = (files("feval.publish") / "dataset_card.md.jinja").read_text("utf-8")
-    return hub.render_page(template, fields, facts) + "\n"
+    return hub.render_page(template, _front_matter(page, details), facts) + "\n"
+
+
+def _front_matter(page: Page, details: str) -> Record:
+    """Return the fields of the front matter; `details` are about licences."""
+    manifest, kept = page.recording.manifest, page.kept_fields
+    kinds = {record["answer_kind"] for record in manifest.datasets.values()}
+    cots = sum(pair["cots"] for pair in manifest.pairs.values())
+    cards = map(find_dataset_card, page.recording.dataset_ids())
+    sources = [card.hub.repository for card in cards if card and card.hub]
+    fields: Record = {
+        "pretty_name": visible(page.title),
+        **page.licence.fields,
+        "license_details": details,
+        **({"language": list(page.languages)} if page.languages else {}),
+        "task_categories": [
+            "text-generation",
+            "question-answering",
+            *(["multiple-choice"] if "choice" in kinds else []),
+        ],
+        "size_categories": [_SIZES[min(max(len(str(cots)) - 3, 0), len(_SIZES) - 1)]],
+        "annotations_creators": ["machine-generated"],
+        **({"source_datasets": [*dict.fromkeys(sources)]} if sources else {}),
+        "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
+        "configs": [
+            {
+                "config_name": config.name,
+                **({} if place else {"default": True}),
+                "data_files": [
+                    {
+                        "split": split.name,
+                        "path": split.paths[0] if len(split.paths) == 1 else list(split.paths),
+                    }
+                    for split in config.splits
+                ],
+            }
+            for place, config in enumerate(page.configs)
+        ],
+        "dataset_info": [
+            {
+                "config_name": config.name,
+                "features": config.features,
+                "splits": [
+                    {"name": split.name, "num_bytes": split.arrow_bytes, "num_examples": split.rows}
+                    for split in config.splits
+                ],
+                "download_size": sum(split.file_bytes for split in config.splits),
+                "dataset_size": sum(split.arrow_bytes for split in config.splits),
+            }
+            for config in page.configs
+        ],
+    }
+    return fields | {name: value for name, value in kept.items() if name not in fields}
 
 
 def _opening(page: Page) -> Record:

@@ -13,23 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from feval.cards import find_dataset_card, find_llm_card
+from feval.cards import find_llm_card
 from feval.cards.front_matter import refuse_bombs
 from feval.cards.reading import open_regular
 from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
 from feval.recording.layout.format import Record, slug
 from feval.recording.parts import PAIR_PARTS
-from feval.values import RecordLike, frozen, without_none
+from feval.values import frozen, without_none
 
-_SIZES = (
-    "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
-    "1B<n<10B", "10B<n<100B", "100B<n<1T", "n>1T",
-)  # fmt: skip
-_TAGS = (
-    "feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation",
-    "synthetic",
-)  # fmt: skip
 _OURS = frozenset((
     "annotations_creators", "configs", "dataset_info", "language", "license", "license_details",
     "license_link", "license_name",
@@ -56,68 +48,6 @@ class EarlierMatter:
     title: str | None = None
     licence: Licence | None = None
     kept: Record = field(default_factory=dict)
-
-
-def front_matter(
-    recording: Recording,
-    configs: Sequence[Config],
-    *,
-    title: str,
-    licence: Licence,
-    licence_details: str,
-    languages: Sequence[str],
-    kept: RecordLike,
-) -> Record:
-    """Return the fields of the front matter; `kept` are those of an earlier page, see
-    `EarlierMatter`.
-    """
-    kinds = {record["answer_kind"] for record in recording.manifest.datasets.values()}
-    cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
-    cards = map(find_dataset_card, recording.dataset_ids())
-    sources = [card.hub.repository for card in cards if card and card.hub]
-    fields: Record = {
-        "pretty_name": title,
-        **licence.fields,
-        "license_details": licence_details,
-        **({"language": list(languages)} if languages else {}),
-        "task_categories": [
-            "text-generation",
-            "question-answering",
-            *(["multiple-choice"] if "choice" in kinds else []),
-        ],
-        "size_categories": [_SIZES[min(max(len(str(cots)) - 3, 0), len(_SIZES) - 1)]],
-        "annotations_creators": ["machine-generated"],
-        **({"source_datasets": [*dict.fromkeys(sources)]} if sources else {}),
-        "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
-        "configs": [
-            {
-                "config_name": config.name,
-                **({} if place else {"default": True}),
-                "data_files": [
-                    {
-                        "split": split.name,
-                        "path": split.paths[0] if len(split.paths) == 1 else list(split.paths),
-                    }
-                    for split in config.splits
-                ],
-            }
-            for place, config in enumerate(configs)
-        ],
-        "dataset_info": [
-            {
-                "config_name": config.name,
-                "features": config.features,
-                "splits": [
-                    {"name": split.name, "num_bytes": split.arrow_bytes, "num_examples": split.rows}
-                    for split in config.splits
-                ],
-                "download_size": sum(split.file_bytes for split in config.splits),
-                "dataset_size": sum(split.arrow_bytes for split in config.splits),
-            }
-            for config in configs
-        ],
-    }
-    return fields | {name: value for name, value in kept.items() if name not in fields}
 
 
 def earlier_matter(page: str, where: str) -> EarlierMatter | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from readings import readings
 from small import (
     SCORER,
@@ -21,7 +22,8 @@ from small import (
 )
 
 from feval.errors import DamagedRecordingError
-from feval.publish.front_matter import Licence, configs_of, front_matter
+from feval.publish.card import Page, card
+from feval.publish.front_matter import Licence, configs_of
 from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.verify import Part, check_leaf, check_votes, listed_parts
 
@@ -161,15 +163,8 @@ def test_the_page_of_a_recording_lists_all_files_of_a_split(whole, cut):
     assert paths == {
         path for path in open_recording(cut).manifest.files if path.endswith(".parquet")
     }
-    fields = front_matter(
-        open_recording(cut),
-        configs[1],
-        title="t",
-        licence=Licence("mit"),
-        licence_details="",
-        languages=[],
-        kept={},
-    )
+    page = card(Page(open_recording(cut), "a/b", "t", [], configs[1], Licence("mit")))
+    fields = yaml.safe_load(page.split("---")[1])
     [texts] = [config for config in fields["configs"] if config["config_name"] == "toy-texts"]
     assert len(texts["data_files"]) == 2
     assert texts["data_files"][0]["path"] == [
