@@ -328,7 +328,7 @@ class Comparison(Plottable, Statistics):
             StorageError: a file exists with other content, the folder is inside a recording, or
                 writing failed.
         """
-        paths: list[Path] = views().save(self, Path(folder), overwrite=overwrite)
+        paths: list[Path] = views().save_comparison(self, Path(folder), overwrite=overwrite)
         return paths
 
     def to_dict(self) -> Record:

@@ -18,7 +18,6 @@ from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.estimators.arrays import Floats, Result
 from feval.estimators.intervals import accuracy_interval
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import VoteCounts, subset_plurality_accuracy, vote_counts
 from feval.estimators.self_consistency import self_consistency_bound
 from feval.estimators.vote_intervals import vote_interval
@@ -347,19 +346,11 @@ class Pilot(Result):
         its shares beyond.
         """
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
-        values = self.subsets(within)
+        values = subset_plurality_accuracy(*self.counts.parts, within)
         if beyond:
-            values = values.beside(self.plug_in(beyond))
+            values = values.beside(plugin_plurality_accuracy(*self.counts.parts, beyond))
         ends = accuracy_interval(values, self.confidence)
         return np.stack([values.mean(), ends.low, ends.high])
-
-    def subsets(self, votes: Sequence[int]) -> PerQuestion:
-        """Accuracy of votes of the pilot's own calls, over all subsets of them."""
-        return subset_plurality_accuracy(*self.counts.parts, votes)
-
-    def plug_in(self, votes: Sequence[int]) -> PerQuestion:
-        """Accuracy of votes of independent calls at the shares of the pilot's."""
-        return plugin_plurality_accuracy(*self.counts.parts, votes)
 
 
 def _warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> Iterator[str]:
@@ -392,7 +383,10 @@ def _warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> It
 def _beyond(options: Sequence[VoteOption], pilot: Pilot) -> str:
     """Say what is wrong with pluralities beyond the pool, and by how much where that is visible."""
     last = max(option.votes for option in options if option.plurality_kind == "subsets")
-    [measured], [predicted] = pilot.subsets([last]).mean(), pilot.plug_in([last]).mean()
+    [measured], [predicted] = (
+        estimate(*pilot.counts.parts, [last]).mean()
+        for estimate in (subset_plurality_accuracy, plugin_plurality_accuracy)
+    )
     over = [
         option.votes
         for option in options

@@ -66,8 +66,6 @@ _POSITIONS_TOO = (
     "golds are positions, stored answers are read as written: write labels, or read the replies,"
     " `--answers text`"
 )
-# the same columns have one origin, so that exports of either come back equal
-_SCORES_OF = {"table": "jsonl"}
 _FLOATS = (
     "pandas writes whole numbers beside missing ones so: write them without, or choose the kind"
     " `number`"
@@ -451,7 +449,8 @@ class _Conversion:
                 ScoreRows(self._questions[number].id, *columns)
                 for number, (columns,) in self._apart.questions(group)
             )
-            origin = _SCORES_OF.get(self._importer.name, self._importer.name)
+            # the same columns have one origin, so that exports of either come back equal
+            origin = "jsonl" if self._importer.name == "table" else self._importer.name
             kind = VERDICT if scorer in self._graders else "imported"
             facts = self._grader if kind == VERDICT else {}
             own = ScorerInfo(scorer, kind, {"format": origin} | facts)

@@ -595,7 +595,7 @@ def read_inspect_ai(source: Path, request: ImportRequest) -> SourceContent:
         if archive is None:
             log, where = reader.json(read_bytes(source), source.name, exact=True), source.name
         else:
-            names = archive.names()
+            names = archive.zip.namelist()
             name = _START if _HEADER not in names and _START in names else _HEADER
             log, where = archive.json(name, reader), archive.where(name)
         spec, about, notes = _header(log, where)
@@ -666,7 +666,9 @@ def _header(log: Any, where: str) -> tuple[Row, Row, list[str]]:
 
 def _archived(archive: Archive, reader: Reader) -> Iterator[tuple[Any, str]]:
     names = [
-        name for name in archive.names() if name.startswith("samples/") and name.endswith(".json")
+        name
+        for name in archive.zip.namelist()
+        if name.startswith("samples/") and name.endswith(".json")
     ]
     archive.check_size(names)
     for name in names:

@@ -592,7 +592,7 @@ def _reference_name(archive: Archive, dataset: str) -> str:
     """Return the archive's name of a dataset."""
     card = find_dataset_card(dataset)
     name = (card and card.reference_name) or dataset
-    names = archive.names()
+    names = archive.zip.namelist()
     if f"dataset_{name}.txt" not in names:
         datasets = [
             entry[8:-11]

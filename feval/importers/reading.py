@@ -376,10 +376,6 @@ class Archive:
         """Return a member's name for messages."""
         return f"{name} in {self.path.name}"
 
-    def names(self) -> list[str]:
-        """Return the names of the members, in the order of the archive."""
-        return self.zip.namelist()
-
     def json(self, name: str, reader: Reader, *, exact: bool = False) -> Any:
         """Read a member as JSON; `exact` where whole numbers beyond 64 bits matter."""
         return reader.json(self._bytes(name), self.where(name), exact=exact)

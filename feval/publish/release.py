@@ -215,6 +215,7 @@ _SECTION = re.compile(
     rf"\n+{re.escape(_BEGIN)}\n(.*?)^{re.escape(_END)}(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _WORDS_END = re.compile(rf"^{re.escape(END)}(?=\r?\n)", re.MULTILINE)
+"""The mark behind the owner's words, which pages have that feval wrote."""
 _BLOCK = re.compile(r"^<!-- feval:result (\S+) -->$", re.MULTILINE)
 
 
@@ -239,13 +240,6 @@ def with_results(page: str, blocks: Mapping[str, str]) -> str:
     section = f"\n\n{_BEGIN}\n\n## Results\n\n{shown}{_END}\n" if blocks else "\n"
     rest = after[found.end() if found else 0 :].lstrip("\n")
     return f"{before}{section}" + (f"\n{rest}" if rest else "")
-
-
-def has_words(page: str) -> bool:
-    """Return whether a page has the mark behind the owner's words, as those have that feval
-    wrote.
-    """
-    return bool(_WORDS_END.search(page))
 
 
 def _after_words(page: str) -> tuple[str, str]:
@@ -542,7 +536,7 @@ def prepare_results(
     title = described(files)
     blocks = _blocks(files, seen, page_prices(recording, None))
     remarks: tuple[str, ...] = ()
-    if blocks and (seen.page is None or not has_words(seen.page)):
+    if blocks and (seen.page is None or not _WORDS_END.search(seen.page)):
         shown = (
             "at the end of its README.md"
             if seen.page

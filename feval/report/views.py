@@ -17,7 +17,7 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
-from feval.report.page.page import save_comparison
+from feval.report.page.page import save_comparison as save_comparison
 from feval.report.tables.comparisons import comparison_answer, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
@@ -47,8 +47,6 @@ from feval.report.text import counted, percent, shortened, visible
 from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
 
     from feval.comparison import Comparison, Plan
@@ -147,11 +145,6 @@ def plot(value: Any, axes: Axes | None, **given: Any) -> Any:
     if view.plot is None:
         return pictures.plot_curve(value, axes, options)
     return view.plot(value, options).plot(axes)
-
-
-def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
-    """The files of `Comparison.save`."""
-    return save_comparison(comparison, folder, overwrite=overwrite)
 
 
 def show(

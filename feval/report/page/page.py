@@ -316,7 +316,7 @@ def save_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = F
             f"No receipt was written: {', '.join(unnamed)} stands in no file, so that nobody can"
             " run it again. Write it to a file and name it FILE.py:FUNCTION.",
             FevalWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return save_files(folder, files, replace=overwrite)
 
