@@ -461,47 +461,30 @@ def read_feval_ttc(source: Path, request: ImportRequest) -> SourceContent:
         questions, system_prompt = _archived_questions(archive, name, request, reader)
     llms = request.llms or recorded
     notes = ["The token counts are those stored in the archive; its package counts 1.365 per word."]
-    return SourceContent(
-        questions,
-        _llms(source, name, llms, request, len(questions), reader, notes),
-        notes,
-        system_prompt,
-        len(llms),
-    )
+
+    def imported() -> Iterator[SourceLLM]:
+        for llm in llms:
+            with opened_archive(source) as archive:
+                member_name = f"LLM_{llm}_dataset_{name}.txt"
+                record, where = archive.json(member_name, reader), archive.where(member_name)
+            responses = member(record, "responses", list, where)
+            if len(responses) != len(questions):
+                raise SourceError(
+                    f"{where} has {len(responses)} responses to {len(questions)} questions; there"
+                    " should be one for each."
+                )
+            info = _info(member(record, "config", dict, where), llm, request, where)
+            yield SourceLLM(info, _pools(responses, where), True)
+            del record, responses
+        notes.extend(reader.notes())
+
+    return SourceContent(questions, imported(), notes, system_prompt, len(llms))
 
 
 def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
     """Return names of the LLMs that an archive lists for a dataset."""
     with opened_archive(source) as archive:
         return _recorded(archive, _reference_name(archive, dataset), Reader())
-
-
-def _llms(
-    source: Path,
-    dataset: str,
-    names: tuple[str, ...],
-    request: ImportRequest,
-    count: int,
-    reader: Reader,
-    notes: list[str],
-) -> Iterator[SourceLLM]:
-    for name in names:
-        with opened_archive(source) as archive:
-            member_name = f"LLM_{name}_dataset_{dataset}.txt"
-            record, where = archive.json(member_name, reader), archive.where(member_name)
-        responses = member(record, "responses", list, where)
-        if len(responses) != count:
-            raise SourceError(
-                f"{where} has {len(responses)} responses to {count} questions; there should be one"
-                " for each."
-            )
-        yield SourceLLM(
-            _info(member(record, "config", dict, where), name, request, where),
-            _pools(responses, where),
-            True,
-        )
-        del record, responses
-    notes += reader.notes()
 
 
 def _info(config: Row, name: str, request: ImportRequest, where: str) -> LLMInfo:
