@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -74,13 +74,18 @@ class Series:
     """
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    left: Sequence[float] = ()
-    right: Sequence[float] = ()
+    x: Any
+    y: Any
+    low: Any = ()
+    high: Any = ()
+    left: Any = ()
+    right: Any = ()
     look: Literal["line", "dashed", "points", "cloud"] = "line"
+
+    def __post_init__(self) -> None:
+        """Keep numbers as lists, whatever they are given as."""
+        for name in ("x", "y", "low", "high", "left", "right"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64).tolist())
 
 
 @frozen
@@ -223,11 +228,11 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
         names = ["all questions", *(f"accuracy up to {100 * upper:g} %" for upper in QUARTERS)]
         masses += list(strata[0].cumulative_mass)
     mass = [
-        Series(name, list(range(1, len(row[:_RANKS]) + 1)), row[:_RANKS].tolist())
+        Series(name, range(1, len(row[:_RANKS]) + 1), row[:_RANKS])
         for name, row in zip(names, masses, strict=True)
     ]
     entropy = [
-        Series(name, [1.0, 2.0, 3.0, 4.0], each.entropy.tolist())
+        Series(name, range(1, 5), each.entropy)
         for name, each in zip(entropies, strata, strict=True)
     ]
     panels = [
@@ -261,8 +266,8 @@ def _over_temperature(llms: Sequence[LLM], everything: Sequence[Strata]) -> list
     series = tuple(
         Series(
             f"answer of rank {rank + 1}",
-            [float(temperature or 0.0) for temperature, _ in ordered],
-            [float(mass[rank]) if rank < len(mass) else 0.0 for _, mass in ordered],
+            [temperature or 0.0 for temperature, _ in ordered],
+            [mass[rank] if rank < len(mass) else 0.0 for _, mass in ordered],
         )
         for rank in range(min(_SHOWN_RANKS, max(len(mass) for _, mass in ordered)))
     )
@@ -281,8 +286,8 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
         truth = plugin_plurality_accuracy(*counts.parts, votes).mean()
         difference = _estimates(recorded, llm, options.calls, votes) - truth
         error, bias = np.abs(difference).mean(axis=0), difference.mean(axis=0)
-        errors.append(Series(llm.name, votes, error.tolist()))
-        biases.append(Series(llm.name, votes, bias.tolist()))
+        errors.append(Series(llm.name, votes, error))
+        biases.append(Series(llm.name, votes, bias))
     lines = (
         f"{recorded.about()}; G = {options.calls} of them drawn, {_REPLICATES} times",
         (
@@ -330,17 +335,17 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -
         counts = vote_counts(recorded.codes(llm), nobody)
         outcomes = np.column_stack([counts.rivals, counts.no_answer])
         shares = outcomes / n
-        expected = [float(multiclass_plugin_expectation(shares, k).mean()) for k in calls]
+        expected = [multiclass_plugin_expectation(shares, k).mean() for k in calls]
         series.append(Series(llm.name, calls, expected))
     splits = np.unique(np.geomspace(1, budget, 200).astype(np.int64))
     bound = np.sqrt(self_consistency_bound(budget / splits, splits.astype(np.float64)))
-    recorded_bound = float(np.sqrt(self_consistency_bound(questions, n)))
+    recorded_bound = np.sqrt(self_consistency_bound(questions, n))
     marks = (
-        Series("bound", splits.tolist(), bound.tolist(), look="dashed"),
+        Series("bound", splits, bound, look="dashed"),
         Series(
             f"best: {best.m:,.0f} questions x {best.n:,.0f} calls",
-            [float(best.n)],
-            [float(np.sqrt(best.bound))],
+            [best.n],
+            [np.sqrt(best.bound)],
             look="points",
         ),
         Series(f"recorded: {questions:,} x {n}", [n], [recorded_bound], look="points"),
@@ -394,10 +399,7 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
         )
     mu = np.linspace(0.5, 1.0, 101)
     boundary = Series(
-        "certified below: rho < 1 - 1 / (2 mu)",
-        mu.tolist(),
-        (1.0 - 1.0 / (2.0 * mu)).tolist(),
-        look="dashed",
+        "certified below: rho < 1 - 1 / (2 mu)", mu, 1.0 - 1.0 / (2.0 * mu), look="dashed"
     )
     lines = (
         (
@@ -436,14 +438,10 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
         least = np.full(len(votes), np.nan)
         if rare is None and len(gold) >= _FEWEST_QUESTIONS:
             least = simultaneous_gains(gold, size, [m // 2 for m in votes], level)
-        ends = [
-            [float(getattr(each, end)) - sample.mu for each in intervals] for end in ("low", "high")
-        ]
+        ends = [[getattr(each, end) - sample.mu for each in intervals] for end in ("low", "high")]
         low_ends, high_ends = ends if len(llms) == 1 else ([], [])
-        series.append(
-            Series(llm.name, votes, [float(gain.mean()) for gain in gains], low_ends, high_ends)
-        )
-        certified = [gain if gain > 0.0 else np.nan for gain in least.tolist()]
+        series.append(Series(llm.name, votes, [gain.mean() for gain in gains], low_ends, high_ends))
+        certified = np.where(least > 0.0, least, np.nan)
         if not np.isnan(certified).all():
             series.append(Series(f"{llm.name}, certified", votes, certified, look="dashed"))
     lines = (
@@ -483,27 +481,22 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
     curve = mixture_from_counts(counts, size, _weights(pair, shares, len(llms)), [0, votes // 2])
     first, second = (names[policy] for policy in pair)
     over_weight = [
-        Series("one call", shares.tolist(), curve.mu.tolist(), look="dashed"),
-        Series(f"{votes} votes", shares.tolist(), curve.votes[:, 1].tolist()),
+        Series("one call", shares, curve.mu, look="dashed"),
+        Series(f"{votes} votes", shares, curve.votes[:, 1]),
     ]
     if len(best.policies) == 2:
-        over_weight.append(
-            Series("best mixture", [float(best.weights[0])], [best.votes], look="points")
-        )
+        over_weight.append(Series("best mixture", [best.weights[0]], [best.votes], look="points"))
     pairs = combinations(range(len(llms)), 2)
     clouds = [
         mixture_from_counts(counts, size, _weights(two, shares, len(llms)), [0]) for two in pairs
     ]
     mu, nu = (np.concatenate([getattr(cloud, name) for cloud in clouds]) for name in ("mu", "nu"))
-    plane = [Series("mixtures of two", mu.tolist(), _rho(mu, nu).tolist(), look="cloud")]
+    plane = [Series("mixtures of two", mu, _rho(mu, nu), look="cloud")]
     plane += [
-        Series(name, [float(x)], [float(y)], look="points")
+        Series(name, [x], [y], look="points")
         for name, x, y in zip(names, alone.mu, _rho(alone.mu, alone.nu), strict=True)
     ]
-    slopes = [
-        Series(name, [1, votes], ends)
-        for name, ends in zip(names, alone.votes.tolist(), strict=True)
-    ]
+    slopes = [Series(name, [1, votes], ends) for name, ends in zip(names, alone.votes, strict=True)]
     parts = zip(best.policies, best.weights.tolist(), strict=True)
     mixed = " + ".join(f"{weight:.2f} {names[policy]}" for policy, weight in parts)
     lines = (
