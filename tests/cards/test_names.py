@@ -2,25 +2,22 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names
 from feval.cards.names import DatasetType, LLMType
 from feval.cards.prices import price_list
 
 
-def test_dataset_constants_are_those_of_the_cards():
-    cards = [dataset_card(dataset_id) for dataset_id in dataset_ids()]
-    assert {card.constant: card.id for card in cards if card.constant} == {
-        one.name: one.value for one in DatasetType
-    }
-    assert len(DatasetType) == 16
-
-
-def test_llm_constants_are_those_of_the_cards():
-    cards = [llm_card(name) for name in llm_names()]
-    assert {card.constant: card.name for card in cards if card.constant} == {
-        one.name: one.value for one in LLMType
-    }
-    assert len(LLMType) == 14
+@pytest.mark.parametrize(
+    ("constants", "count", "names", "card"),
+    [(DatasetType, 16, dataset_ids, dataset_card), (LLMType, 14, llm_names, llm_card)],
+)
+def test_constants_are_those_of_the_cards(constants, count, names, card):
+    of_cards = {card(name).constant: name for name in names()}
+    of_cards.pop(None, None)
+    assert of_cards == {one.name: one.value for one in constants}
+    assert len(constants) == count
 
 
 def test_every_llm_of_the_paper_has_a_price():
