@@ -87,14 +87,14 @@ def test_a_dataset_card_is_complete(dataset_id):
     assert re.search(r"\d{4}\)\. .*(arXiv:\d{4}\.\d{5}|Examination \d{4})", card.citation)
 
 
+def real_questions(shared, dataset_id):
+    lines = (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
 def test_a_dataset_card_agrees_with_the_questions(dataset_id, shared):
-    rows = [
-        json.loads(line)
-        for line in (
-            (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
-        )
-    ]
+    rows = real_questions(shared, dataset_id)
     card = dataset_card(dataset_id)
     assert (card.questions, card.first_question_id, card.last_question_id) == (
         len(rows),
@@ -116,10 +116,7 @@ def test_a_dataset_card_agrees_with_the_questions(dataset_id, shared):
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
 def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id, shared):
     card = dataset_card(dataset_id)
-    rows = map(
-        json.loads,
-        (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines(),
-    )
+    rows = real_questions(shared, dataset_id)
     matches = [row for row in rows if row["question"] == card.example.question]
     body = card_files("datasets")[dataset_id][-1].read_text("utf-8").split("---\n", 2)[2]
     if "our own" in " ".join(body.split()):
@@ -228,10 +225,12 @@ def test_the_first_folder_wins_for_datasets_and_llms(folder, tmp_path, monkeypat
     assert dataset_ids().count("gsm8k") == 1
 
 
-@pytest.mark.parametrize("kind", ["datasets", "llms"])
-def test_a_card_in_a_file_of_another_name_is_refused(kind, folder):
-    put(folder, f"{kind}/other", {"datasets": DATASET, "llms": LLM}[kind])
-    find = {"datasets": find_dataset_card, "llms": find_llm_card}[kind]
+@pytest.mark.parametrize(
+    ("kind", "facts", "find"),
+    [("datasets", DATASET, find_dataset_card), ("llms", LLM, find_llm_card)],
+)
+def test_a_card_in_a_file_of_another_name_is_refused(kind, facts, find, folder):
+    put(folder, f"{kind}/other", facts)
     with pytest.raises(CardError, match=r"other\.md describes 'my.*must be called my.*\.md"):
         find("other")
 

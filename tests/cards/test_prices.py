@@ -199,13 +199,10 @@ def test_a_published_list_cannot_be_replaced(tmp_path, monkeypatch):
     mine = tmp_path / "prices/2025-06-02.md"
     published = (card_folder() / "prices/2025-06-02.md").read_text("utf-8")
     mine.write_text(published.replace("[0.15, 0.60]", "[0.15, 0.06]"), encoding="utf-8")
-    with pytest.raises(CardError, match=r"both have the id '2025-06-02' but differ"):
-        price_list(mine)
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
-    with pytest.raises(CardError, match=r"both have the id '2025-06-02' but differ"):
-        price_list("2025-06-02")
-    with pytest.raises(CardError, match=r"both have the id '2025-06-02' but differ"):
-        price_list(write_json(tmp_path, {**JSON, "id": "2025-06-02"}))
+    for named in (mine, "2025-06-02", write_json(tmp_path, {**JSON, "id": "2025-06-02"})):
+        with pytest.raises(CardError, match=r"both have the id '2025-06-02' but differ"):
+            price_list(named)
     mine.write_text(published, encoding="utf-8")  # a faithful copy is the list
     assert price_list("2025-06-02").digest == PUBLISHED["2025-06-02"]
 

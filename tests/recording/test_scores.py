@@ -45,9 +45,14 @@ def toy(tmp_path):
     return write_toy(tmp_path / "toy", ANSWERS, GOLDS)
 
 
+def add(source, out, rows=ROWS, scorer=JUDGE, **options):
+    """Add scores of the CoTs of alpha."""
+    return add_scores(source, out, scorer, {("toy", "alpha"): rows}, **options)
+
+
 @pytest.fixture
 def scored(toy, tmp_path):
-    return add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS}, notes=["Odd."])
+    return add(toy, tmp_path / "scored", notes=["Odd."])
 
 
 def test_what_is_added_is_read_as_arrays(scored):
@@ -81,8 +86,7 @@ def test_rows_come_back_as_they_were_added(scored):
 def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored, toy, tmp_path):
     with pytest.raises(UnknownNameError, match="'max'"):
         open_recording(scored).scores("toy", "alpha", "org/judge").aggregated("max")
-    add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): []})
-    scores = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge")
+    scores = open_recording(add(toy, tmp_path / "s", [])).scores("toy", "alpha", "org/judge")
     assert not scores.scored.any()
     assert np.isnan(scores.aggregated("mean")).all()
     assert verify_recording(tmp_path / "s").ok
@@ -106,8 +110,7 @@ def test_aggregates_agree_with_a_loop_over_the_rows(tmp_path, seed):
         scores = [some(draw.random) for _ in given]
         rows.append(ScoreRows(f"toy/{i}", given, scores, [some(numbers) for _ in given]))
     rows = [own for own in rows if own.sample_indices]
-    add_scores(tmp_path / "r", tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
-    recording = open_recording(tmp_path / "s")
+    recording = open_recording(add(tmp_path / "r", tmp_path / "s", rows))
 
     made = {
         "score": None,
@@ -133,15 +136,13 @@ def test_aggregates_agree_with_a_loop_over_the_rows(tmp_path, seed):
 
 def test_scores_that_a_scorer_did_not_give_are_an_error(scored, toy, tmp_path):
     steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
-    with_steps = open_recording(
-        add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps})
-    )
+    with_steps = open_recording(add(toy, tmp_path / "steps", steps))
     with pytest.raises(
         NotRecordedError, match=r"gave step scores only for alpha on toy.* such as 'min'"
     ):
         aggregate_scores(with_steps, "toy", "alpha", "org/judge")
     plain = [ScoreRows("toy/0", [0], [0.5])]
-    without = open_recording(add_scores(toy, tmp_path / "plain", JUDGE, {("toy", "alpha"): plain}))
+    without = open_recording(add(toy, tmp_path / "plain", plain))
     with pytest.raises(NotRecordedError, match=r"no step scores .* such as 'score'"):
         aggregate_scores(without, "toy", "alpha", "org/judge", "last")
     assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
@@ -153,7 +154,7 @@ def test_scores_that_a_scorer_did_not_give_are_an_error(scored, toy, tmp_path):
 
 def test_the_rest_is_linked_and_the_parent_untouched(toy, tmp_path):
     before = content(toy)
-    out = add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS})
+    out = add(toy, tmp_path / "scored")
     assert content(toy) == before
     path = Part("scores/org/judge", "toy", "alpha").path
     assert path.startswith("scores/toy/alpha/org--judge")
@@ -194,16 +195,9 @@ def test_the_manifest_says_who_scored_what(toy, scored):
 
 
 def test_scores_are_content(toy, scored, tmp_path):
-    same = add_scores(toy, tmp_path / "same", JUDGE, {("toy", "alpha"): ROWS})
-    other = add_scores(
-        toy,
-        tmp_path / "other",
-        JUDGE,
-        {("toy", "alpha"): [replace(ROWS[0], scores=[0.25, None]), ROWS[1]]},
-    )
-    renamed = add_scores(
-        toy, tmp_path / "renamed", replace(JUDGE, kind="other"), {("toy", "alpha"): ROWS}
-    )
+    same = add(toy, tmp_path / "same")
+    other = add(toy, tmp_path / "other", [replace(ROWS[0], scores=[0.25, None]), ROWS[1]])
+    renamed = add(toy, tmp_path / "renamed", scorer=replace(JUDGE, kind="other"))
     hashes = [open_recording(path).hash for path in (toy, scored, same, other, renamed)]
     assert hashes[1] == hashes[2]
     assert len(set(hashes)) == 4
@@ -221,27 +215,27 @@ def test_several_scorers_lie_side_by_side(scored, tmp_path):
     assert recording.scores("toy", "org/beta", "len").values[2, 0] == 3.0
     assert verify_recording(tmp_path / "both").problems == ()
     with pytest.raises(ConflictError, match=r"already has scores of alpha on toy by 'len'"):
-        add_scores(tmp_path / "both", tmp_path / "x", second, {("toy", "alpha"): ROWS})
+        add(tmp_path / "both", tmp_path / "x", scorer=second)
 
 
 @pytest.mark.parametrize(("row", "message"), read_data("recordings.json")["scores that cannot be"])
 def test_what_cannot_be_is_refused_and_leaves_nothing(toy, tmp_path, row, message):
     with pytest.raises((ConflictError, UsageError), match=message):
-        add_scores(toy, tmp_path / "x", JUDGE, {("toy", "alpha"): [ScoreRows(*row)]})
+        add(toy, tmp_path / "x", [ScoreRows(*row)])
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
 def test_wrong_names_are_refused(toy, tmp_path):
-    for scorer, rows, error in (
-        (JUDGE, {("toy", "gamma"): ROWS}, NotRecordedError),
-        (JUDGE, {("ghost", "alpha"): ROWS}, NotRecordedError),
-        (JUDGE, {}, UsageError),
-        (ScorerInfo("", "python"), {("toy", "alpha"): ROWS}, UsageError),
-        (ScorerInfo("a\nb", "python"), {("toy", "alpha"): ROWS}, UsageError),
-        (ScorerInfo("a", "python", {"x": object()}), {("toy", "alpha"): ROWS}, UsageError),
+    for rows, error in (
+        ({("toy", "gamma"): ROWS}, NotRecordedError),
+        ({("ghost", "alpha"): ROWS}, NotRecordedError),
+        ({}, UsageError),
     ):
         with pytest.raises(error):
-            add_scores(toy, tmp_path / "x", scorer, rows)
+            add_scores(toy, tmp_path / "x", JUDGE, rows)
+    for name, *parameters in (("",), ("a\nb",), ("a", {"x": object()})):
+        with pytest.raises(UsageError):
+            add(toy, tmp_path / "x", scorer=ScorerInfo(name, "python", *parameters))
     with RecordingWriter(tmp_path / "y", operation={"name": "test"}) as writer:
         writer.keep_dataset(open_recording(toy), "toy")
         with pytest.raises(ConflictError, match="added twice"):
@@ -258,18 +252,17 @@ def test_wrong_names_are_refused(toy, tmp_path):
 def test_merge_joins_scores_of_the_same_cots_and_select_keeps_those_of_what_it_keeps(
     toy, scored, tmp_path
 ):
-    added = {("toy", "alpha"): ROWS[:1]}
-    add_scores(toy, tmp_path / "len", ScorerInfo("len", "python"), added)
-    recording = open_recording(merge([toy, tmp_path / "len", scored], tmp_path / "all"))
+    lengths = add(toy, tmp_path / "len", ROWS[:1], ScorerInfo("len", "python"))
+    recording = open_recording(merge([toy, lengths, scored], tmp_path / "all"))
     assert recording.scorers("toy", "alpha") == ["len", "org/judge"]
     kept, own = (
         list(each.score_rows("toy", "alpha", "org/judge"))
         for each in (recording, open_recording(scored))
     )
     assert kept == own
-    add_scores(toy, tmp_path / "other", JUDGE, added)
+    other = add(toy, tmp_path / "other", ROWS[:1])
     with pytest.raises(ConflictError, match="different scores/org/judge of alpha on toy"):
-        merge([scored, tmp_path / "other"], tmp_path / "x")
+        merge([scored, other], tmp_path / "x")
     first = open_recording(select(scored, tmp_path / "1", questions=["toy/0"], samples=1))
     assert first.scores("toy", "alpha", "org/judge").values.tolist() == [[0.5]]
 

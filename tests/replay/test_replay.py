@@ -117,11 +117,7 @@ def test_the_recording_can_come_from_the_environment(toy, monkeypatch):
 
 
 def test_questions_are_read_in_blocks_of_which_the_last_are_kept(tmp_path, monkeypatch):
-    toy = write_toy(
-        tmp_path / "toy",
-        {"gpt-3.5-turbo": [[str(row)] for row in range(7)]},
-        [str(row) for row in range(7)],
-    )
+    toy = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": letters(*"0123456")}, "0123456")
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", 2)
     dataset, _ = load("toy", recording=toy)
@@ -133,15 +129,7 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(tmp_path, monke
         return scan(recording, name, rows)
 
     monkeypatch.setattr(Recording, "scan_questions", counted)
-    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == [
-        "6",
-        "0",
-        "1",
-        "3",
-        "2",
-        "6",
-        "0",
-    ]
+    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == [*"6013260"]
     assert read == [range(6, 7), range(2), range(2, 4), range(6, 7), range(2)]
     assert [entry.id for _, entry in dataset] == [f"toy/{row}" for row in range(7)]
 
