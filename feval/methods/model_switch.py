@@ -120,21 +120,14 @@ class ModelSwitch:
 def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     """[N] the consistency weights of draws [n, N]."""
     answered = codes >= 0
-    n = answered.sum(axis=0)
+    n = np.maximum(answered.sum(axis=0), 1)
     # how often each CoT's answer was given
-    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)
+    count = np.zeros(codes.shape, np.uint16)
     for code in codes:
         count += codes == code
-    count *= answered
-    table = np.maximum(np.arange(len(codes) + 1), 1)
-    inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
-    places = count.astype(np.intp)
-    distinct = np.rint(inverse.take(places).sum(axis=0))
-    answers = np.maximum(n, 1)
-    entropy = logarithm.take(answers) - logarithm.take(places).sum(axis=0) / answers
-    parties = distinct.astype(np.intp) if normaliser == "distinct" else n
-    most = logarithm.take(np.maximum(parties, min(2, len(codes))))
-    most[most == 0] = 1  # one answer at most: the weight does not depend on it
-    weight: Floats = 1 / answers + (1 - 1 / answers) * (1 - entropy / most)
-    weight[distinct <= 1] = distinct[distinct <= 1]
-    return weight
+    logarithm = np.log(np.maximum(np.arange(len(codes) + 1), 1))
+    distinct = np.rint((answered / count).sum(axis=0))
+    entropy = logarithm[n] - (answered * logarithm[count]).sum(axis=0) / n
+    parties = distinct if normaliser == "distinct" else n
+    weight: Floats = 1 / n + (1 - 1 / n) * (1 - entropy / np.log(np.maximum(parties, 2)))
+    return np.where(distinct > 1, weight, distinct)
