@@ -128,15 +128,12 @@ def known_percentiles(values: Floats, percent: float) -> Floats:
     """
     ordered = np.sort(values, axis=-1)  # NaN comes last
     known = (~np.isnan(values)).sum(axis=-1)
-    place = np.maximum(known - 1, 0) * (percent / 100)
-    below = np.floor(place).astype(np.intp)
-    above = np.minimum(below + 1, np.maximum(known - 1, 0))
-    low = np.take_along_axis(ordered, below[..., None], axis=-1)[..., 0]
-    high = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
+    last = np.maximum(known - 1, 0)
+    place = last * (percent / 100)
+    below = place.astype(np.intp)
+    around = np.minimum(below[..., None] + np.arange(2), last[..., None])
+    low, high = np.moveaxis(np.take_along_axis(ordered, around, axis=-1), -1, 0)
     part = place - below
     # From the nearer end, as NumPy does: the result is then exact at both.
-    percentiles: Floats = np.where(
-        part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)
-    )
-    percentiles[known == 0] = -np.inf
-    return percentiles
+    percentiles = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    return np.where(known > 0, percentiles, -np.inf)
