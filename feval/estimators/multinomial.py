@@ -86,6 +86,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Complex, Floats, Int64, Integers, Result, Rows, is_whole
@@ -99,12 +100,7 @@ from feval.estimators.per_question import (
     signatures_of_probabilities,
     tie_nodes,
 )
-from feval.estimators.plurality import (
-    LARGEST_POOL,
-    VoteCounts,
-    binomials,
-    subset_plurality_accuracy,
-)
+from feval.estimators.plurality import LARGEST_POOL, VoteCounts, subset_plurality_accuracy
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 
@@ -584,31 +580,17 @@ def _check_outcomes(calls: int, answers: Integers, rows: Integers) -> None:
 
 
 def _expected(estimates: PerQuestion, outcomes: Int64, shares: Floats) -> Floats:
-    """[Q, D] mean over the outcomes [N, C] of their estimates, for the probabilities [Q, C]; blocks
-    of questions at once.
+    """[Q, D] mean over the outcomes [N, C] of their estimates, for the probabilities [Q, C], none
+    of them 0; blocks of questions at once.
     """
     order = np.argsort(estimates.rows, kind="stable")  # groups outcomes with the same estimate
     starts = np.flatnonzero(np.diff(estimates.rows[order], prepend=-1))
+    counts = outcomes[order].astype(np.float64)
+    log_ways = -scipy.special.gammaln(counts + 1.0).sum(axis=1)
+    log_ways += scipy.special.gammaln(counts[0].sum() + 1.0)
     values = np.empty((len(shares), estimates.values.shape[1]))
     step = max(1, _BLOCK_NUMBERS // len(outcomes))
     for start in range(0, len(shares), step):
-        chances = _chances(outcomes[order], shares[start : start + step])
+        chances = np.exp(log_ways + np.log(shares[start : start + step]) @ counts.T)
         values[start : start + step] = np.add.reduceat(chances, starts, axis=1) @ estimates.values
     return values
-
-
-def _chances(outcomes: Int64, shares: Floats) -> Floats:
-    """[Q, N] multinomial probability of each outcome [N, C] under each question's probabilities [Q,
-    C].
-
-    A product of binomials, which fit a double.
-    """
-    calls = int(outcomes[0].sum())
-    choose = binomials(calls, calls + 1)
-    powers = shares[..., None] ** np.arange(calls + 1)
-    chances = np.ones((len(shares), len(outcomes)))
-    drawn = np.zeros(len(outcomes), np.int64)
-    for answer, counts in enumerate(outcomes.T):
-        drawn += counts
-        chances *= choose[drawn, counts] * powers[:, answer, counts]
-    return chances
