@@ -13,7 +13,6 @@ the same probability Q.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.moments import Moments
+from feval.estimators.per_question import gauss_legendre
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
 _NO_DENSITY = (
@@ -329,17 +329,11 @@ def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
     used = np.take_along_axis(wide, order, 1)
     order = np.where(used, order, order[:, :1])
     width = np.take_along_axis(width, order, 1)[..., None]
-    nodes, weights = _gauss(24)
+    nodes, weights = gauss_legendre(24)
     away = np.take_along_axis(edges, order, 1)[..., None] + width * nodes
     return away.reshape(len(edges), -1), (np.where(used[..., None], width, 0.0) * weights).reshape(
         len(edges), -1
     )
-
-
-@cache
-def _gauss(count: int) -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return 0.5 * (nodes + 1.0), 0.5 * weights
 
 
 def _newton(
@@ -461,7 +455,7 @@ def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
     """
     near = moments.variance <= moments.unsteady
     target = 2.0 * np.pi * np.where(near, moments.variance, moments.unsteady)
-    nodes, weights = _gauss(64)
+    nodes, weights = gauss_legendre(64)
 
     def bell(angle: Floats) -> Floats:
         """exp(-t^2 / (1 + sin s)), s measured from either end."""

@@ -294,12 +294,12 @@ def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
     """
     check_ties(ties)
     if ties == "uniform":
-        return _gauss_legendre(rivals // 2 + 1)
+        return gauss_legendre(rivals // 2 + 1)
     return np.array([float(ties == "lenient")]), np.ones(1)
 
 
 @cache
-def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
+def gauss_legendre(count: int) -> tuple[Floats, Floats]:
     """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues
     of the Jacobi matrix).
     """

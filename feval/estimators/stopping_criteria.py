@@ -28,6 +28,7 @@ from typing import TypeVar
 import numpy as np
 
 from feval.estimators.arrays import Bools, Floats, Integers, Numbers
+from feval.estimators.per_question import gauss_legendre
 
 Votes = tuple[int, ...]
 Number = TypeVar("Number", Fraction, float)
@@ -286,9 +287,9 @@ def _gamma_tables(budget: int) -> tuple[Floats, Floats]:
     """[budget + 1, nodes] density of Gamma(v + 1) with the weights of the nodes, and log P[Gamma(v
     + 1) < x].
     """
-    nodes, weights = np.polynomial.legendre.leggauss(128 + 2 * budget)
+    nodes, weights = gauss_legendre(128 + 2 * budget)
     end = budget + 12.0 * budget**0.5 + 50.0
-    x, w = (nodes + 1.0) * end / 2.0, weights * end / 2.0
+    x, w = nodes * end, weights * end
     log_factorial = np.array([lgamma(v + 1.0) for v in range(budget + 1)])
     poisson = np.exp(np.arange(budget + 1)[:, None] * np.log(x) - x - log_factorial[:, None])
     below = 1.0 - np.cumsum(poisson, axis=0)

@@ -50,6 +50,7 @@ import scipy
 
 from feval.estimators.arrays import Bools, Floats, Numbers, Result, checked_probabilities
 from feval.estimators.moments import Moments
+from feval.estimators.per_question import gauss_legendre
 from feval.estimators.vote_polynomials import (
     check_budget,
     majority_accuracy,
@@ -650,12 +651,11 @@ def _double_contact(n: int, mu: Floats, variance: Floats, below: Floats) -> tupl
 
 def _peano(n: int, x: Floats, width: Floats) -> Floats:
     """-int_x^{x + width} (s - x) (x + width - s) P_n'''(s) ds, 16 Gauss nodes."""
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    share = 0.5 * (nodes + 1.0)
+    share, weights = gauss_legendre(16)
     s = x[:, None] + width[:, None] * share
     spread = s * (1.0 - s)
     third = majority_slope(n, s) * n * ((n - 1.0) * (1.0 - 2.0 * s) ** 2 - 2.0 * spread) / spread**2
-    return -(width**3) * ((third * share * (1.0 - share)) @ (0.5 * weights))
+    return -(width**3) * ((third * share * (1.0 - share)) @ weights)
 
 
 def _infinite_upper(moments: Moments) -> Floats:
