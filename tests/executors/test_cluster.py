@@ -10,15 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from command_line import said, told, words
 from places import ROOT
 from small import write_lines, write_toy
-from typer.testing import CliRunner
 
 import feval
-from feval.cli import app
 from feval.errors import UsageError
 from feval.evaluation.method_names import make_method
 from feval.executors import opened
@@ -36,16 +34,7 @@ ANSWERS = [
     for k in range(40)
 ]
 ROLES = ("scheduler", "worker", "client")
-SEEDED = (
-    *("run", "adaptive-consistency", "--order", "seeded", "--replicates", 2, "--seed", 1, "--json"),
-    "--recording",
-)
-
-
-def invoked(*arguments):
-    done = CliRunner().invoke(app, [str(each) for each in arguments])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+SEEDED = "run adaptive-consistency --order seeded --seed 1 --json --recording"
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +96,8 @@ def small_tasks(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
 def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster, recording):
-    command = (
-        "run",
-        "adaptive-consistency",
-        "--recording",
-        recording,
-        "--replicates",
-        200,
-        "--seed",
-        1,
-    )
-    command = (*command, "--order", "seeded", "--json")
-    alone = invoked(*command)
+    command = SEEDED, recording, "--replicates 200"
+    alone = said(*command)
     [(victim, pid), _] = cluster.run(os.getpid).items()
     os.kill(pid, signal.SIGSTOP)  # it will be handed tasks and never end one
     handed = []
@@ -132,7 +111,7 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster, recording):
 
     killing = threading.Thread(target=kill)
     killing.start()
-    shared = invoked(*command, "--workers", cluster.scheduler.address)
+    shared = said(*command, "--workers", cluster.scheduler.address)
     killing.join()
     assert handed
     assert handed[0].startswith("question_block-")
@@ -146,23 +125,19 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster, recording):
 @pytest.mark.usefixtures("small_tasks")
 def test_every_command_computes_the_same_on_a_cluster(cluster, tmp_path):
     recording = write_toy(tmp_path / "recording", {"gpt-4o-mini": ANSWERS[:4]}, ["a"] * 4)
-    address, common = cluster.scheduler.address, ("--recording", recording, "--seed", 3)
     plan, receipt = tmp_path / "plan.toml", tmp_path / "run" / "receipt.json"
-    invoked("run", "self-consistency", *common, "--set", "n=3", "--out", receipt.parent)
-    invoked(
-        "compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4
-    )
-    commands = [
-        ("curve", "self-consistency", *common, "--order", "seeded", "--n", "1,5"),
-        ("curve", "early-stopping", *common, "--order", "seeded", "--sweep", "window=3,5"),
-        ("estimate", *common[:2]),
+    said("run self-consistency --seed 3 --set n=3 --recording", recording, "--out", receipt.parent)
+    said("compare", plan, "--init --order seeded --replicates 4 --recording", recording)
+    for command in (
+        ("curve self-consistency --seed 3 --order seeded --n 1,5 --recording", recording),
+        ("curve early-stopping --seed 3 --order seeded --sweep window=3,5 --recording", recording),
+        ("estimate --recording", recording),
         ("compare", plan),
         ("verify", receipt),
         ("verify", recording),
-    ]
-    for command in commands:
-        alone = invoked(*command, "--json")
-        assert invoked(*command, "--json", "--workers", address) == alone, command[0]
+    ):
+        alone = told(*command)
+        assert told(*command, "--workers", cluster.scheduler.address) == alone, command[0]
 
 
 @pytest.mark.slow
@@ -173,21 +148,11 @@ def test_an_import_sends_the_texts_to_the_cluster(cluster, tmp_path, monkeypatch
         for n in range(60)
     )
     source = write_lines(tmp_path / "x.jsonl", rows)
-    command = (
-        "import",
-        "jsonl",
-        source,
-        "--dataset",
-        "toy",
-        "--llm",
-        "m",
-        "--answer-kind",
-        "number",
-        "--out",
-    )
-    alone = open_recording(Path(json.loads(invoked(*command, tmp_path / "a", "--json"))["path"]))
-    invoked(*command, tmp_path / "b", "--workers", cluster.scheduler.address)
-    assert open_recording(tmp_path / "b").manifest.leaves == alone.manifest.leaves
+    command = "import jsonl", source, "--dataset toy --llm m --answer-kind number --out"
+    said(*command, tmp_path / "a")
+    said(*command, tmp_path / "b", "--workers", cluster.scheduler.address)
+    alone, shared = (open_recording(tmp_path / name).manifest.leaves for name in "ab")
+    assert shared == alone
 
 
 @pytest.mark.slow
@@ -214,19 +179,8 @@ def test_certificates_are_those_of_dasks_own_configuration(recording, tmp_path):
     if (openssl := shutil.which("openssl")) is None:
         pytest.skip("openssl, which makes certificates, is not installed")
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
-    new = [
-        openssl,
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=127.0.0.1",
-    ]
-    subprocess.run([*new, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    new = openssl, "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout", key
+    subprocess.run(words([*new, "-out", certificate]), check=True, capture_output=True)
     files = {
         f"{who}.{name}": file
         for who in ROLES
@@ -246,7 +200,8 @@ def test_certificates_are_those_of_dasks_own_configuration(recording, tmp_path):
     ):
         address = secured.scheduler_address
         assert address.startswith("tls://127.0.0.1")
-        assert invoked(*SEEDED, recording, "--workers", address) == invoked(*SEEDED, recording)
+        command = SEEDED, recording, "--replicates 2"
+        assert said(*command, "--workers", address) == said(*command)
         without = dask.config.set(dict.fromkeys(tls))
         with without, pytest.raises(UsageError, match="cannot be reached"), opened(1, address):
             pass
