@@ -42,6 +42,7 @@ from feval.recording import (
     select as select_from,
     verify_recording,
 )
+from feval.recording.reader import pairs_of
 from feval.replay import only_dataset
 from feval.report.files import check_folder, save_files
 from feval.report.looking import (
@@ -518,7 +519,8 @@ def show(
             raise UsageError("One question is of one dataset; give --dataset once.")
         own, row = find_question(opened, question, dataset[0] if dataset else None)
         dataset = [own]
-    chosen = _chosen(opened, dataset, llm)
+    pairs = pairs_of(opened, dataset, llm)
+    chosen = {name: [own for of, own in pairs if of == name] for name, _ in pairs}
     if html is not None:
         page = view_page(opened, chosen, first=first, right=right)
         show.note(*page.left_out)
@@ -549,30 +551,6 @@ def show(
         listed += overview_dict(seen, rows)
         tables.append(overview_table(seen, rows))
     show.pages({"questions": listed, "recorded": recorded}, *tables)
-
-
-def _chosen(
-    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
-) -> dict[str, list[str]]:
-    """Return dataset -> LLMs that the user chose, all for `None`; what nothing was recorded of is
-    an error.
-    """
-    for dataset in datasets or ():
-        recording.require(dataset)
-    names = list(dict.fromkeys(datasets or recording.dataset_ids()))
-    known = {name: recording.llm_names(name) for name in names}
-    for llm in llms or ():
-        if not any(llm in own for own in known.values()):
-            recording.require(names[0], llm)
-    chosen = {
-        name: [llm for llm in dict.fromkeys(llms or own) if llm in own]
-        for name, own in known.items()
-    }
-    if not any(chosen.values()):
-        raise NotRecordedError(
-            f"{recording.path} holds questions and no CoTs, so there is nothing to look at."
-        )
-    return {name: own for name, own in chosen.items() if own}
 
 
 _MOST_DIFFERENCES = 20

@@ -18,13 +18,13 @@ from feval import executors
 from feval.cards.tokens import NONE
 from feval.errors import DamagedRecordingError, UsageError
 from feval.executors import UncountedProgress
-from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
+from feval.importers.exported import FACTS, FACTS_VERSION
 from feval.importers.source import Row
 from feval.recording import Recording
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
-from feval.recording.reader import recorded_on
+from feval.recording.reader import pairs_of, recorded_on
 from feval.values import frozen, without_none
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()

@@ -28,11 +28,11 @@ from feval.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
 from feval.executors import UncountedProgress, results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, questions_of
-from feval.importers.exported import pairs_of
 from feval.importers.source import Row
 from feval.recording import Recording
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder, write_file
+from feval.recording.reader import pairs_of
 from feval.values import without_none
 
 _SCHEMA_VERSION = "0.3.0"

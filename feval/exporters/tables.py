@@ -40,10 +40,11 @@ from feval.exporters.arrow import (
     without_rows_of,
 )
 from feval.exporters.every_eval_ever import export_every_eval_ever
-from feval.importers.exported import FACTS, pairs_of
+from feval.importers.exported import FACTS
 from feval.importers.files import shortest_floats
 from feval.recording import Recording, open_recording, recording_around, scratch_beside, sync_folder
 from feval.recording.derived.rewriting import Block
+from feval.recording.reader import pairs_of
 
 FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")
 

@@ -5,7 +5,7 @@ back.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feval.cards.reading import sentence
-from feval.errors import NotRecordedError, SourceError, UnknownNameError
+from feval.errors import SourceError, UnknownNameError
 from feval.importers.files import TableRow
 from feval.importers.reading import PARQUET, starts_with
 from feval.importers.source import Row, SourceContent
-from feval.recording import Recording, ScorerInfo
+from feval.recording import ScorerInfo
 
 FACTS = b"feval"
 """Key of the metadata."""
@@ -110,26 +110,6 @@ def facts_of(source: Path) -> Facts | None:
             f"{source} was exported by a later feval. Install that, or export it as JSON Lines."
         )
     return facts
-
-
-def pairs_of(
-    recording: Recording, datasets: Collection[str] | None, llms: Collection[str] | None
-) -> list[tuple[str, str]]:
-    """Return the pairs of dataset and LLM that were chosen of a recording; `None` for all."""
-    for dataset in datasets or ():
-        recording.require(dataset)
-    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
-    known = {llm for _, llm in pairs}
-    for llm in llms or ():
-        if llm not in known:
-            raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
-                f" {', '.join(sorted(known)) or 'none'}."
-            )
-    pairs = [pair for pair in pairs if llms is None or pair[1] in llms]
-    if not pairs:
-        raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there.")
-    return pairs
 
 
 def with_missing(rows: Iterable[TableRow], facts: Facts, source: str) -> Iterator[TableRow]:

@@ -24,7 +24,6 @@ from feval.importers.columns import (
     sentence_start,
     whole,
 )
-from feval.importers.exported import pairs_of
 from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.source import Row
@@ -33,6 +32,7 @@ from feval.importers.tables import parsed
 from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import direction_question
 from feval.recording.derived.rewriting import add_scorers
+from feval.recording.reader import pairs_of
 from feval.values import frozen
 
 Pair = tuple[str, str]

@@ -6,7 +6,7 @@ Opening reads the manifest, `votes` maps one small file; the rest is read from P
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -626,3 +626,23 @@ def recorded_on(
     for question in map(ids.__getitem__, rows):
         scored = {name: own.take(question) for name, own in scores.items()}
         yield pools.take(question), scored, probes.take(question)
+
+
+def pairs_of(
+    recording: Recording, datasets: Collection[str] | None, llms: Collection[str] | None
+) -> list[tuple[str, str]]:
+    """Return the pairs of dataset and LLM that were chosen of a recording; `None` for all."""
+    for dataset in datasets or ():
+        recording.require(dataset)
+    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
+    known = {llm for _, llm in pairs}
+    for llm in llms or ():
+        if llm not in known:
+            raise NotRecordedError(
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
+                f" {', '.join(sorted(known)) or 'none'}."
+            )
+    pairs = [pair for pair in pairs if llms is None or pair[1] in llms]
+    if not pairs:
+        raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there.")
+    return pairs

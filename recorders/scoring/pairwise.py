@@ -29,9 +29,10 @@ from typing import Any, ClassVar, NamedTuple
 from feval.errors import ConflictError, StorageError, UsageError, require_known
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import verdicts_name
+from feval.recording.reader import pairs_of
 from feval.report.text import counted
 from recorders.scoring.scores import CoTKey, Item, Replies, Score, Scorer
-from recorders.scoring.scoring import NewScores, ScoringTask, named_pairs, score_rows, total
+from recorders.scoring.scoring import NewScores, ScoringTask, score_rows, total
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
 """Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the
@@ -254,7 +255,7 @@ def _matches(
     shifts: Sequence[int],
 ) -> list[_Match]:
     matches = []
-    for dataset, pairs in groupby(named_pairs(source, datasets, llms), itemgetter(0)):
+    for dataset, pairs in groupby(pairs_of(source, datasets, llms), itemgetter(0)):
         names = [llm for _, llm in pairs]
         noise = _noise_groups(source, names)
         for first, second in combinations(names, 2):

@@ -32,6 +32,7 @@ from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, ve
 from feval.recording.arrays import conversation, path_texts
 from feval.recording.derived.rewriting import add_scorers
 from feval.recording.parts import SparseRows
+from feval.recording.reader import pairs_of
 from feval.report.text import counted
 from feval.values import Record, frozen
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
@@ -409,27 +410,6 @@ def _estimate(task: ScoringTask, journal: ScoreJournal | None, prices: str) -> C
     return CostEstimate(cots, calls, prompt, output, dollars, basis, at_most)
 
 
-def named_pairs(
-    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
-) -> list[Pair]:
-    """Return the pairs of dataset and LLM that are named; a `NotRecordedError` if a recording lacks
-    one.
-    """
-    for dataset in datasets or ():
-        source.require(dataset)
-    recorded = sorted({llm for _, llm in source.manifest.pairs})
-    for llm in llms or ():
-        if llm not in recorded:
-            raise NotRecordedError(
-                f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}."
-            )
-    return [
-        (dataset, llm)
-        for dataset, llm in source.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
-
-
 @dataclass(frozen=True)
 class CoTScoring(ScoringTask):
     """Every CoT of a recording is given to a scorer; made by `CoTScoring.from_recording`.
@@ -461,11 +441,7 @@ class CoTScoring(ScoringTask):
         recording that holds its scores, whose other scores are kept.
         """
         source = open_recording(recording)
-        pairs = named_pairs(source, datasets, llms)
-        if not pairs:
-            raise NotRecordedError(
-                f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds."
-            )
+        pairs = pairs_of(source, datasets, llms)
         scored = [pair for pair in pairs if scorer.info.name in source.scorers(*pair)]
         if scored and not retry_refused:
             dataset, llm = scored[0]

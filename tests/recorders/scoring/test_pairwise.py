@@ -393,7 +393,7 @@ def test_what_cannot_be_compared_is_refused(three, tmp_path):
             PairwiseComparison.from_recording(recording, made, **options)
 
     refused(three, UsageError, "no two LLMs to compare", llms=["a/one"])
-    refused(three, NotRecordedError, "no LLM 'a/four'", llms=["a/four"])
+    refused(three, NotRecordedError, "no CoTs of 'a/four'", llms=["a/four"])
     refused(three, UnknownNameError, "some", calls="some")
     refused(three, UnknownNameError, "none", orders="none")
     uneven = written(tmp_path / "uneven", {"a/x": [[1, 2]], "a/y": [[1]]})
