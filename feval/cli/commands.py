@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
-from typer import Option
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from feval import __version__
@@ -99,7 +99,9 @@ class _Commands(Record):
                 _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
             single.command(name)(_guarded(_with_output(command)))
-            self[name] = typer.main.get_command(single)
+            self[name] = made = typer.main.get_command(single)
+            for parameter in made.params:
+                parameter.secondary_opts = []  # nothing has a --no-NAME
         return self[name]
 
 
@@ -229,9 +231,21 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
+def option(text: str, metavar: str | None = None, name: str | None = None, **more: Any) -> Any:
+    """Make an option with its help; `metavar` stands for its value, and its name is that of the
+    parameter, unless it is given. One of truth values is a flag.
+    """
+    return Option(*filter(None, [name]), help=text, metavar=metavar, **more)
+
+
+def argument(text: str, metavar: str) -> Any:
+    """Make a positional argument with its help."""
+    return Argument(metavar=metavar, help=text, show_default=False)
+
+
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --json; what it prints with comes as `show`."""
-    as_json = Option("--json", help="Print one JSON object and nothing else.")
+    as_json = option("Print one JSON object and nothing else.", name="--json")
     parameters = [keyword("as_json", Annotated[bool, as_json], default=False)]
     return expanded("show", parameters, lambda values: Output(**values, quiet=_QUIET.get()))(
         command

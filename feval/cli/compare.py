@@ -6,8 +6,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
-from typer import Argument, Option
-
+from feval.cli.commands import argument, option
 from feval.cli.evaluating import ResultFiles, request_options, result_options
 from feval.cli.options import (
     DatasetName,
@@ -42,37 +41,26 @@ from feval.report.text import counted, duration
 @machine_options
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
-    file: Annotated[
-        Path,
-        Argument(
-            metavar="FILE", help="The comparison file; see docs/comparing.md.", show_default=False
-        ),
-    ],
+    file: Annotated[Path, argument("The comparison file; see docs/comparing.md.", "FILE")],
     *,
     init: Annotated[
-        bool,
-        Option(
-            "--init", help="Write a comparison file for what a recording holds; compute nothing."
-        ),
+        bool, option("Write a comparison file for what a recording holds; compute nothing.")
     ] = False,
     recordings: Annotated[
-        list[Path] | None,
-        Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
+        list[Path] | None, option("For --init. Repeat for several.", "DIR", name="--recording")
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
-        Option(
-            "--llm",
-            metavar="NAME",
-            help="For --init. Repeat for several, the cheap ones first. Default: all.",
+        option(
+            "For --init. Repeat for several, the cheap ones first. Default: all.",
+            "NAME",
+            name="--llm",
         ),
     ] = None,
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print how long it will take; compute nothing else.")
-    ] = False,
+    dry_run: Annotated[bool, option("Print how long it will take; compute nothing else.")] = False,
     show_all: ShowAll = False,
     options: dict[str, Any],
     machines: Machines,

@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
-
 from feval import receipts, serving
+from feval.cli.commands import argument, option
 from feval.cli.evaluating import (
     ResultFiles,
     last_receipt,
@@ -76,12 +75,7 @@ from feval.values import Record, without_none
 @result_options("result.json and receipt.json")
 def run(
     method: Annotated[
-        str,
-        Argument(
-            metavar="METHOD",
-            help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.",
-            show_default=False,
-        ),
+        str, argument("See `feval ls methods`; FILE.py:FUNCTION; or oracle.", "METHOD")
     ],
     *,
     settings: Settings = None,
@@ -144,38 +138,29 @@ def run(
     " writes)"
 )
 def curve(
-    methods: Annotated[
-        list[str], Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False)
-    ],
+    methods: Annotated[list[str], argument("See `feval ls methods`.", "METHOD...")],
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llms: LLMNames = None,
     n: Annotated[
         str | None,
-        Option(
-            metavar="COUNTS",
-            help=(
-                "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
-                " question has, 40 at most."
-            ),
+        option(
+            "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
+            " question has, 40 at most.",
+            "COUNTS",
         ),
     ] = None,
     sweep: Annotated[
         str | None,
-        Option(
-            metavar="FIELD=VALUES",
-            help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7.",
-        ),
+        option("Another field to vary: budget=5,10,20 or threshold=0.5,0.7.", "FIELD=VALUES"),
     ] = None,
     measure: Annotated[
         str | None,
-        Option(
-            metavar="NAMES",
-            help=(
-                "What k calls reach, --n being k: accuracy, pass@k, pass^k, g-pass@k:0.5,"
-                " mg-pass@k. Of single-call."
-            ),
+        option(
+            "What k calls reach, --n being k: accuracy, pass@k, pass^k, g-pass@k:0.5,"
+            " mg-pass@k. Of single-call.",
+            "NAMES",
         ),
     ] = None,
     settings: Settings = None,
@@ -327,18 +312,13 @@ def surface(
     llm: LLMName = None,
     n: Annotated[
         str | None,
-        Option(
-            metavar="COUNTS", help="Traces per question: 1..64 or 1,2,3,128. Default: all numbers."
-        ),
+        option("Traces per question: 1..64 or 1,2,3,128. Default: all numbers.", "COUNTS"),
     ] = None,
     tokens: Annotated[
         str | None,
-        Option(
-            metavar="LIMITS",
-            help=(
-                "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are"
-                " probes."
-            ),
+        option(
+            "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are probes.",
+            "LIMITS",
         ),
     ] = None,
     *,
@@ -398,19 +378,16 @@ def _files(name: str, numbers: Record, records: Any, picture: Any) -> dict[str, 
 def reprice(
     result: Annotated[
         Path | None,
-        Argument(
-            metavar="RESULT",
-            help="A receipt of run, curve or compare, or the folder it is in. Default: the newest.",
-            show_default=False,
+        argument(
+            "A receipt of run, curve or compare, or the folder it is in. Default: the newest.",
+            "RESULT",
         ),
     ] = None,
     *,
     prices: Annotated[
         list[str],
-        Option(
-            "--prices",
-            metavar="LIST",
-            help="Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.",
+        option(
+            "Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.", "LIST"
         ),
     ],
     show_all: ShowAll = False,
@@ -441,21 +418,17 @@ def reprice(
 @result_options("result.json and receipt.json")
 def grade(
     ledger: Annotated[
-        Path,
-        Option(metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
+        Path, option("What `feval serve --ledger` wrote, or a saved /feval/ledger.", "FILE")
     ],
     answers: Annotated[
-        Path,
-        Option(metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
+        Path, option("Questions (ids or texts) and answers: .json, .jsonl or .csv.", "FILE")
     ],
     *,
-    run: Annotated[
-        str | None, Option(metavar="NAME", help="Needed where there are several.")
-    ] = None,
+    run: Annotated[str | None, option("Needed where there are several.", "NAME")] = None,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     prices: Annotated[
-        str | None, Option(metavar="LIST", help="File of a price list that is not among the cards.")
+        str | None, option("File of a price list that is not among the cards.", "LIST")
     ] = None,
     right: Right = None,
     saved: ResultFiles,

@@ -16,7 +16,7 @@ from platformdirs import user_state_path
 from typer import Option
 
 from feval.cards.reading import read_toml
-from feval.cli.commands import Decorator, expanded, keyword
+from feval.cli.commands import Decorator, expanded, keyword, option
 from feval.cli.options import Drop, fold_prices, price_changes, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import FevalError, StorageError, UsageError, require_known
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 _DROPPED = ("unlabelled", "short-pools")
 _SettingsFile = Annotated[
     Path | None,
-    Option(
-        "--settings",
-        metavar="FILE",
-        help="TOML file with these and rarer options: train_fraction, serving, clusters, ...",
+    option(
+        "TOML file with these and rarer options: train_fraction, serving, clusters, ...",
+        "FILE",
+        name="--settings",
     ),
 ]
 
@@ -128,8 +128,8 @@ def drop_field(name: str) -> str:
 
 def result_options(files: str) -> Decorator:
     """Give a command --out (which writes `files`) and --force; their values come as `saved`."""
-    out = Option("--out", metavar="DIR", help=f"Write {files} there.")
-    force = Option("--force", help="Replace files that are there with other content.")
+    out = option(f"Write {files} there.", "DIR", name="--out")
+    force = option("Replace files that are there with other content.", name="--force")
     parameters = [
         keyword("out", Annotated[Path | None, out], None),
         keyword("force", Annotated[bool, force], default=False),

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
-
 from feval.cards.names import base_of
+from feval.cli.commands import option
 from feval.cli.evaluating import (
     ResultFiles,
     drop_field,
@@ -64,18 +63,16 @@ def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    g: Annotated[int, Option(metavar="CALLS", help="Calls per question to estimate from.")] = 5,
+    g: Annotated[int, option("Calls per question to estimate from.", "CALLS")] = 5,
     m: Annotated[
-        str, Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
+        str, option("Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.", "VOTES")
     ] = "1..40",
     method: Annotated[
         str,
-        Option(
-            metavar="NAMES",
-            help=(
-                "unbiased, plug-in, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated"
-                " by commas."
-            ),
+        option(
+            "unbiased, plug-in, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated"
+            " by commas.",
+            "NAMES",
         ),
     ] = "unbiased,plug-in,two-call,max-entropy,ldgp",
     machines: Machines,
@@ -121,9 +118,7 @@ def estimate(
 
 @request_options(BudgetPlanRequest, rare=("seed", "questions"))
 def plan(
-    budget: Annotated[
-        str, Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
-    ],
+    budget: Annotated[str, option("Such as 20usd or 500000tokens.", "AMOUNT", show_default=False)],
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -161,25 +156,24 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        Option(metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
+        option("The same LLMs with noise of their own; repeat for several.", "DIR"),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
-        Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
+        option("Repeat for several. Default: all that share noise.", "NAME", name="--llm"),
     ] = None,
     areas: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="CSV with a column area or subject, and ids or rows in the dataset's order.",
+        option(
+            "CSV with a column area or subject, and ids or rows in the dataset's order.", "FILE"
         ),
     ] = None,
     scorer: Annotated[
         str | None,
-        Option(
-            metavar="NAME",
-            help="Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.",
+        option(
+            "Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.",
+            "NAME",
         ),
     ] = None,
     drop: Drop = None,

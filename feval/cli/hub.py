@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 from pydantic import Field
-from typer import Argument, Option
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
+from feval.cli.commands import argument, option
 from feval.cli.options import OnlyDatasets, OnlyLLMs, read_text
 from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, UsageError
@@ -50,69 +50,47 @@ class _FrontMatter(Request):
 def push(
     first: Annotated[
         str,
-        Argument(
-            metavar="RECORDING",
-            help="Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
-            show_default=False,
+        argument(
+            "Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
+            "RECORDING",
         ),
     ],
-    second: Annotated[
-        str | None,
-        Argument(metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False),
-    ] = None,
+    second: Annotated[str | None, argument("On the Hub, such as org/name.", "REPOSITORY")] = None,
     results: Annotated[
         list[Path] | None,
-        Option(
-            metavar="DIR",
-            help="Results to publish with it: what a command wrote with --out; repeat for more.",
+        option(
+            "Results to publish with it: what a command wrote with --out; repeat for more.", "DIR"
         ),
     ] = None,
-    public: Annotated[
-        bool, Option("--public", help="Make a new repository public. Default: private.")
-    ] = False,
-    tag: Annotated[
-        str | None, Option(metavar="NAME", help="Name this version, such as v1.")
-    ] = None,
+    public: Annotated[bool, option("Make a new repository public. Default: private.")] = False,
+    tag: Annotated[str | None, option("Name this version, such as v1.", "NAME")] = None,
     create_pr: Annotated[
-        bool,
-        Option("--create-pr", help="Open a pull request instead, for somebody else's repository."),
+        bool, option("Open a pull request instead, for somebody else's repository.")
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be sent; send nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("Show what would be sent; send nothing.")] = False,
     words: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help=(
-                "Your own section of the page; its front matter may set title, license and"
-                " language."
-            ),
+        option(
+            "Your own section of the page; its front matter may set title, license and language.",
+            "FILE",
         ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        Option(
-            metavar="WHAT",
-            help="Allow findings: emails, paths, or the MARK of one; repeat for more.",
-        ),
+        option("Allow findings: emails, paths, or the MARK of one; repeat for more.", "WHAT"),
     ] = None,
     prices: Annotated[
         str | None,
-        Option(
-            metavar="LIST",
-            help="Id or file of a price list: of the page's dollars. Default: the recording's.",
+        option(
+            "Id or file of a price list: of the page's dollars. Default: the recording's.", "LIST"
         ),
     ] = None,
     remove: Annotated[
-        bool,
-        Option("--remove", help="Delete files that the repository has and this recording lacks."),
+        bool, option("Delete files that the repository has and this recording lacks.")
     ] = False,
     page: Annotated[
         Path | None,
-        Option(
-            metavar="DIR", help="Also write README.md and its picture here, to look at them first."
-        ),
+        option("Also write README.md and its picture here, to look at them first.", "DIR"),
     ] = None,
     *,
     show: Output,
@@ -291,21 +269,18 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
 def pull(
     address: Annotated[
         str,
-        Argument(
-            metavar="NAMESPACE/NAME[@REVISION]",
-            help="Repository on the Hub; the revision is a commit, tag or branch.",
-            show_default=False,
+        argument(
+            "Repository on the Hub; the revision is a commit, tag or branch.",
+            "NAMESPACE/NAME[@REVISION]",
         ),
     ],
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     no_texts: Annotated[
-        bool,
-        Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes."),
+        bool, option("Leave out the texts of the LLMs, which are most of the bytes.")
     ] = False,
     out: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone."),
+        Path | None, option("New folder for it. Default: the Hub's cache alone.", "DIR")
     ] = None,
     *,
     show: Output,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
-
+from feval.cli.commands import argument, option
 from feval.cli.options import AnswerKind
 from feval.cli.output import Output
 from feval.errors import UnknownNameError, UsageError
@@ -23,34 +22,24 @@ _SHOWN_QUESTIONS = 5
 def ls(
     what: Annotated[
         str,
-        Argument(
-            metavar="WHAT",
-            help=(
-                "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
-                " a method for its fields, or questions."
-            ),
-            show_default=False,
+        argument(
+            "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
+            " a method for its fields, or questions.",
+            "WHAT",
         ),
     ],
     dataset: Annotated[
-        str | None,
-        Argument(
-            metavar="NAME",
-            help="The dataset of questions, the LLM of prices, a word on sets.",
-            show_default=False,
-        ),
+        str | None, argument("The dataset of questions, the LLM of prices, a word on sets.", "NAME")
     ] = None,
     questions_file: Annotated[
         Path | None,
-        Option(
-            "--questions",
-            metavar="FILE",
-            help="Read them from FILE. Default: the cache, else the Hub.",
+        option(
+            "Read them from FILE. Default: the cache, else the Hub.", "FILE", name="--questions"
         ),
     ] = None,
     answer_kind: AnswerKind = None,
     out: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the questions to this file, as JSON Lines.")
+        Path | None, option("Write the questions to this file, as JSON Lines.", "FILE")
     ] = None,
     *,
     show: Output,

@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
-
 from feval import executors
 from feval.cards.prices import changed_prices
 from feval.cards.reading import read_regular
-from feval.cli.commands import expanded, keyword
+from feval.cli.commands import argument, expanded, keyword, option
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from feval.hub import split_places as places
 from feval.values import Record
@@ -27,120 +25,94 @@ _MAX_COUNTS = 10_000
 _MOST_BYTES = 64 << 20
 DEFAULT_COUNTS = 40
 
-DatasetName = Annotated[str | None, Option(metavar="ID", help="Needed where there are several.")]
-LLMName = Annotated[str | None, Option(metavar="NAME", help="Needed where there are several.")]
+DatasetName = Annotated[str | None, option("Needed where there are several.", "ID")]
+LLMName = Annotated[str | None, option("Needed where there are several.", "NAME")]
 LLMNames = Annotated[
     list[str] | None,
-    Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+    option("Repeat for several, in the order the method wants them.", "NAME", name="--llm"),
 ]
 RecordingFolders = Annotated[
     list[Path] | None,
-    Option(
-        "--recording",
-        metavar="DIR",
-        help="Repeat for several. Default: the folders in FEVAL_RECORDING.",
+    option(
+        "Repeat for several. Default: the folders in FEVAL_RECORDING.", "DIR", name="--recording"
     ),
 ]
 OnlyDatasets = Annotated[
-    list[str] | None, Option(metavar="ID", help="Only this; repeat for several. Default: all.")
+    list[str] | None, option("Only this; repeat for several. Default: all.", "ID")
 ]
 OnlyLLMs = Annotated[
-    list[str] | None, Option(metavar="NAME", help="Only this; repeat for several. Default: all.")
+    list[str] | None, option("Only this; repeat for several. Default: all.", "NAME")
 ]
 AnswerKind = Annotated[
-    str | None,
-    Option(metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset's own."),
+    str | None, option("See `feval ls answer-kinds`. Default: the dataset's own.", "KIND")
 ]
 Settings = Annotated[
     list[str] | None,
-    Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="A field of the method (`feval ls METHOD`). Repeat for several.",
+    option(
+        "A field of the method (`feval ls METHOD`). Repeat for several.",
+        "FIELD=VALUE",
+        name="--set",
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    Option(
-        metavar="WHICH",
-        help="Leave out questions: unlabelled (no gold that can be read) or short-pools.",
-    ),
+    option("Leave out questions: unlabelled (no gold that can be read) or short-pools.", "WHICH"),
 ]
 Prices = Annotated[
     str | None,
-    Option(
-        metavar="LIST",
-        help="Id or file of a price list, recorded, or none. Default: the recording's.",
-    ),
+    option("Id or file of a price list, recorded, or none. Default: the recording's.", "LIST"),
 ]
 Right = Annotated[
-    str | None,
-    Option(metavar="RULE", help="gold, verdict, 'verdict>=0.5' or verdict:GRADER, as for run."),
+    str | None, option("gold, verdict, 'verdict>=0.5' or verdict:GRADER, as for run.", "RULE")
 ]
 _PRICE_CHANGES: Record = {
     "price": Annotated[
         list[str] | None,
-        Option(
-            metavar="LLM=IN,OUT",
-            help="A price by hand, in USD per million tokens (a third number: cached). Repeat.",
+        option(
+            "A price by hand, in USD per million tokens (a third number: cached). Repeat.",
+            "LLM=IN,OUT",
         ),
     ],
     "price_time": Annotated[
-        str | None, Option(metavar="HH:MM", help="Of prices of genai-prices: the hour, in UTC.")
+        str | None, option("Of prices of genai-prices: the hour, in UTC.", "HH:MM")
     ],
-    "tier": Annotated[
-        str | None, Option(metavar="batch", help="What the same would cost in a batch.")
-    ],
+    "tier": Annotated[str | None, option("What the same would cost in a batch.", "batch")],
 }
 price_changes = [keyword(name, option, None) for name, option in _PRICE_CHANGES.items()]
 """--price, --price-time and --tier; `fold_prices` makes a price list of them."""
 UsersMethods = Annotated[
     list[str] | None,
-    Option(
-        "--method",
-        metavar="FILE.py:FUNCTION",
-        help="A method of your own that may run. Repeat for several.",
+    option(
+        "A method of your own that may run. Repeat for several.",
+        "FILE.py:FUNCTION",
+        name="--method",
     ),
 ]
 TimeLimit = Annotated[
-    float, Option(min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
+    float, option("For a method of your own, per question.", "SECONDS", min=0.001)
 ]
 Sandbox = Annotated[
-    bool,
-    Option(
-        "--sandbox",
-        help="For a method of your own: run it in bubblewrap, without network and home.",
-    ),
+    bool, option("For a method of your own: run it in bubblewrap, without network and home.")
 ]
 ShowAll = Annotated[
-    bool, Option("--all", help="Print every table of a comparison, after the headline.")
+    bool, option("Print every table of a comparison, after the headline.", name="--all")
 ]
 RecordingFolder = Annotated[
-    Path,
-    Argument(
-        metavar="RECORDING",
-        help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.",
-        show_default=False,
-    ),
+    Path, argument("Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.", "RECORDING")
 ]
 Equality = Annotated[
     str | None,
-    Option(
-        metavar="NAME",
-        help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX.",
-    ),
+    option("Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX.", "NAME"),
 ]
 _Workers = Annotated[
     str,
-    Option(
-        metavar="N|ADDRESS",
-        help="Processes, or a Dask cluster: tcp://HOST:PORT. The numbers do not depend on it.",
+    option(
+        "Processes, or a Dask cluster: tcp://HOST:PORT. The numbers do not depend on it.",
+        "N|ADDRESS",
     ),
 ]
-DryRun = Annotated[
-    bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
-]
-NewFolder = Annotated[Path, Option(metavar="DIR", help="The recording to make: a new folder.")]
+DryRun = Annotated[bool, option("Print expected calls, tokens and dollars; send nothing.")]
+NewFolder = Annotated[Path, option("The recording to make: a new folder.", "DIR")]
 
 
 def fold_prices(options: Record, prices: str | None = None) -> Any:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
 
 from feval import hub
-from feval.cli.commands import completed_command
+from feval.cli.commands import argument, completed_command, option
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
@@ -65,93 +64,66 @@ if TYPE_CHECKING:
 
 @machine_options
 def import_(
-    format_name: Annotated[
-        str, Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)
-    ],
-    source: Annotated[
-        Path, Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)
-    ],
+    format_name: Annotated[str, argument("See `feval ls formats`.", "FORMAT")],
+    source: Annotated[Path, argument("File or folder to import.", "SOURCE")],
     dataset: Annotated[
-        str | None,
-        Option(metavar="ID", help="Id of the dataset; any id will do. Default: a table's own."),
+        str | None, option("Id of the dataset; any id will do. Default: a table's own.", "ID")
     ] = None,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="The recording to make: a new folder.")
-    ] = None,
+    out: Annotated[Path | None, option("The recording to make: a new folder.", "DIR")] = None,
     llm: Annotated[
         list[str] | None,
-        Option(
-            metavar="NAME",
-            help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.",
-        ),
+        option("Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.", "NAME"),
     ] = None,
     answer_kind: AnswerKind = None,
     questions: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
+        Path | None, option("Question texts and gold answers, if SOURCE has none.", "FILE")
     ] = None,
     counter: Annotated[
-        str | None, Option(metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
+        str | None, option("Token counter: usage, words or tiktoken:ENCODING.", "NAME")
     ] = None,
     answers: Annotated[
-        str, Option(metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
+        str, option("stored (as SOURCE has them) or text (extracted again).", "FROM")
     ] = "stored",
     equality: Equality = None,
     columns: Annotated[
         list[str] | None,
-        Option(
-            "--map",
-            metavar="NAME=COLUMN",
-            help=(
-                "Of a table: the column of this meaning (ignore: it is not read). Repeat for"
-                " several."
-            ),
+        option(
+            "Of a table: the column of this meaning (ignore: it is not read). Repeat for several.",
+            "NAME=COLUMN",
+            name="--map",
         ),
     ] = None,
     score: Annotated[
         list[str] | None,
-        Option(
-            metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."
-        ),
+        option("Of a table: a column with scores. Repeat for several.", "[SCORER=]COLUMN"),
     ] = None,
     outcome: Annotated[
         list[str] | None,
-        Option(
-            metavar="[LLM=]COLUMN",
-            help="Of a table: a column with the verdicts on an LLM. Repeat for several.",
+        option(
+            "Of a table: a column with the verdicts on an LLM. Repeat for several.", "[LLM=]COLUMN"
         ),
     ] = None,
     usd: Annotated[
         list[str] | None,
-        Option(
-            metavar="LLM=USD", help="What a call of an LLM of --outcome costs, or the column of it."
-        ),
+        option("What a call of an LLM of --outcome costs, or the column of it.", "LLM=USD"),
     ] = None,
     feature: Annotated[
         list[str] | None,
-        Option(
-            metavar="COLUMN",
-            help="Of a table: what is known of the question, to be kept. Repeat for several.",
+        option(
+            "Of a table: what is known of the question, to be kept. Repeat for several.", "COLUMN"
         ),
     ] = None,
     duplicates: Annotated[
-        str,
-        Option(
-            metavar="WHAT", help="Of questions with one text: note, refuse, or merge (of a table)."
-        ),
+        str, option("Of questions with one text: note, refuse, or merge (of a table).", "WHAT")
     ] = "note",
     layout: Annotated[
-        str | None,
-        Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML)."),
+        str | None, option("Of a table: a published layout, or a mapping file (TOML).", "NAME")
     ] = None,
     trust_layout: Annotated[
-        bool, Option("--trust-layout", help="Take a published layout that never read a real file.")
+        bool, option("Take a published layout that never read a real file.")
     ] = False,
     dry_run: Annotated[
-        bool,
-        Option(
-            "--dry-run", help="Of a table: show what its columns are read as, and write nothing."
-        ),
+        bool, option("Of a table: show what its columns are read as, and write nothing.")
     ] = False,
     *,
     machines: Machines,
@@ -267,10 +239,8 @@ def info(recording: RecordingFolder, *, show: Output) -> None:
 @machine_options
 def export(
     recording: RecordingFolder,
-    to: Annotated[str, Option(metavar="FORMAT", help="jsonl, csv, parquet or every-eval-ever.")],
-    out: Annotated[
-        Path, Option(metavar="FILE", help="The file to make; a folder for every-eval-ever.")
-    ],
+    to: Annotated[str, option("jsonl, csv, parquet or every-eval-ever.", "FORMAT")],
+    out: Annotated[Path, option("The file to make; a folder for every-eval-ever.", "FILE")],
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     *,
@@ -312,9 +282,7 @@ def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -
 
 
 def merge(
-    recordings: Annotated[
-        list[Path], Argument(metavar="RECORDING...", help="Two or more.", show_default=False)
-    ],
+    recordings: Annotated[list[Path], argument("Two or more.", "RECORDING...")],
     out: NewFolder,
     equality: Equality = None,
     *,
@@ -338,18 +306,15 @@ def select(
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     questions_file: Annotated[
-        Path | None, Option(metavar="FILE", help="Keep the questions with these ids, one per line.")
+        Path | None, option("Keep the questions with these ids, one per line.", "FILE")
     ] = None,
-    first: Annotated[int | None, Option(metavar="N", help="Keep the first N questions.")] = None,
-    samples: Annotated[
-        int | None, Option(metavar="N", help="Keep the first N CoTs of each pool.")
-    ] = None,
+    first: Annotated[int | None, option("Keep the first N questions.", "N")] = None,
+    samples: Annotated[int | None, option("Keep the first N CoTs of each pool.", "N")] = None,
     min_cots: Annotated[
-        int | None, Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
+        int | None, option("Leave out questions with fewer CoTs of some LLM.", "N")
     ] = None,
     rename: Annotated[
-        list[str] | None,
-        Option(metavar="OLD=NEW", help="Give an LLM another name. Repeat for several."),
+        list[str] | None, option("Give an LLM another name. Repeat for several.", "OLD=NEW")
     ] = None,
     *,
     show: Output,
@@ -392,10 +357,7 @@ def extract(
     out: NewFolder,
     answer_kind: AnswerKind = None,
     answers: Annotated[
-        str,
-        Option(
-            metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
-        ),
+        str, option("text: extract again; stored: only normalize the stored answers.", "FROM")
     ] = "text",
     equality: Equality = None,
     *,
@@ -453,41 +415,32 @@ _FIRST = 100
 def show(
     recording: RecordingFolder,
     question: Annotated[
-        str | None,
-        Argument(
-            metavar="[QUESTION]",
-            help="Id of a question, or words of its text. Default: list.",
-            show_default=False,
-        ),
+        str | None, argument("Id of a question, or words of its text. Default: list.", "[QUESTION]")
     ] = None,
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     sample: Annotated[
-        list[int] | None,
-        Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several."),
+        list[int] | None, option("Only this CoT, from 0; repeat for several.", "INDEX", min=0)
     ] = None,
-    reasoning: Annotated[bool, Option("--reasoning", help="Show thoughts, too.")] = False,
+    reasoning: Annotated[bool, option("Show thoughts, too.")] = False,
     first: Annotated[
         int | None,
-        Option(
+        option(
+            "List the N hardest questions. Default: 100. On a page, the first N of each"
+            " dataset; all that fit.",
+            "N",
             min=1,
-            metavar="N",
-            help=(
-                "List the N hardest questions. Default: 100. On a page, the first N of each"
-                " dataset; all that fit."
-            ),
             show_default=False,
         ),
     ] = None,
     right: Right = None,
     disagree: Annotated[
-        bool, Option("--disagree", help="List only questions on which gold and verdict disagree.")
+        bool, option("List only questions on which gold and verdict disagree.")
     ] = False,
     html: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Make a page to explore the recording in a browser."),
+        Path | None, option("Make a page to explore the recording in a browser.", "FILE")
     ] = None,
-    force: Annotated[bool, Option("--force", help="Replace the file at --html.")] = False,
+    force: Annotated[bool, option("Replace the file at --html.")] = False,
     *,
     show: Output,
 ) -> None:
@@ -560,27 +513,24 @@ _MOST_DIFFERENCES = 20
 def verify(
     recording: Annotated[
         Path | None,
-        Argument(
-            metavar="RECORDING|RECEIPT",
-            help="Folder of a recording or a report, or a receipt.json; also on the Hub.",
-            show_default=False,
+        argument(
+            "Folder of a recording or a report, or a receipt.json; also on the Hub.",
+            "RECORDING|RECEIPT",
         ),
     ] = None,
-    last: Annotated[
-        bool, Option("--last", help="The newest receipt in your state folder.")
-    ] = False,
+    last: Annotated[bool, option("The newest receipt in your state folder.")] = False,
     recordings: Annotated[
         list[Path] | None,
-        Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
+        option("Where a receipt's recording is, if it moved.", "DIR", name="--recording"),
     ] = None,
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
     prices: Annotated[
-        str | None, Option(metavar="LIST", help="A price list of your own that the receipt needs.")
+        str | None, option("A price list of your own that the receipt needs.", "LIST")
     ] = None,
     *,
     refit: Annotated[
-        bool, Option("--refit", help="Let methods learn again what the receipt says they learnt.")
+        bool, option("Let methods learn again what the receipt says they learnt.")
     ] = False,
     machines: Machines,
     show: Output,

@@ -10,13 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
-
 from feval import serving
 from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards import find_dataset_card, token_counter
 from feval.cards.reading import some
+from feval.cli.commands import argument, option
 from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, prices_option
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known
@@ -38,66 +37,44 @@ if TYPE_CHECKING:
 _RUN, _MOST_SHOWN = "my-run", 20
 _MODES = {"record": "new_episodes", "once": "once"}  # of journals
 
-Port = Annotated[int, Option(min=0, max=65535, help="To listen on; 0 takes any free one.")]
-Host = Annotated[
-    str, Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
-]
+Port = Annotated[int, option("To listen on; 0 takes any free one.", min=0, max=65535)]
+Host = Annotated[str, option("Address to listen on; others need FEVAL_SERVE_TOKEN.", "HOST")]
 
 
-KeyVariable = Annotated[
-    str | None,
-    Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys."),
-]
-CostLimit = Annotated[
-    float | None, Option("--cost-limit", metavar="USD", help="Stop before spending more.")
-]
+KeyVariable = Annotated[str | None, option("The key in it replaces the clients' keys.", "VARIABLE")]
+CostLimit = Annotated[float | None, option("Stop before spending more.", "USD")]
 
 
 @prices_option
 def serve(
     recordings: Annotated[
-        list[Path] | None,
-        Argument(
-            metavar="RECORDING",
-            help="Folders. Default: those in FEVAL_RECORDING.",
-            show_default=False,
-        ),
+        list[Path] | None, argument("Folders. Default: those in FEVAL_RECORDING.", "RECORDING")
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
+    port: Annotated[int, option("0 takes any free one.", min=0, max=65535)] = 8000,
     host: Host = "127.0.0.1",
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    seed: Annotated[int, Option(help="Random seed of the draws.")] = 0,
-    order: Annotated[str, Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[
-        bool, Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")
-    ] = False,
-    strict: Annotated[
-        bool, Option("--strict", help="Answer only requests that were recorded.")
-    ] = False,
+    seed: Annotated[int, option("Random seed of the draws.")] = 0,
+    order: Annotated[str, option("seeded or recorded.", "ORDER")] = "seeded",
+    recycle: Annotated[bool, option("Reuse CoTs, marked as such, when they run out.")] = False,
+    strict: Annotated[bool, option("Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
-        str, Option(metavar="WHICH", help="last: the last question in a message is asked.")
+        str, option("last: the last question in a message is asked.", "WHICH")
     ] = "none",
     allow_mismatch: Annotated[
-        bool,
-        Option(
-            "--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."
-        ),
+        bool, option("Answer judges' prompts, JSON schemas and forced tools, too.")
     ] = False,
     ledger: Annotated[
-        Path | None, Option(metavar="FILE", help="Write every request to this file, for grading.")
+        Path | None, option("Write every request to this file, for grading.", "FILE")
     ] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue where that file ends.")] = False,
+    resume: Annotated[bool, option("Continue where that file ends.")] = False,
     on_miss: Annotated[
-        str,
-        Option(metavar="WORD", help="refuse; record: ask --upstream; once: if --record is new."),
+        str, option("refuse; record: ask --upstream; once: if --record is new.", "WORD")
     ] = "refuse",
     upstream: Annotated[
-        str | None, Option(metavar="URL", help="Base URL of the server that is asked on a miss.")
+        str | None, option("Base URL of the server that is asked on a miss.", "URL")
     ] = None,
-    record: Annotated[
-        Path | None, Option(metavar="DIR", help="New recording of what was asked there.")
-    ] = None,
+    record: Annotated[Path | None, option("New recording of what was asked there.", "DIR")] = None,
     api_key_env: KeyVariable = None,
     cost_limit: CostLimit = None,
     *,
@@ -227,10 +204,7 @@ def runs_table(application: Application, refusals: str = "refused") -> Table:
 
 
 def tiny_server(
-    models: Annotated[
-        list[str] | None,
-        Argument(metavar="MODEL...", help="Default: all four.", show_default=False),
-    ] = None,
+    models: Annotated[list[str] | None, argument("Default: all four.", "MODEL...")] = None,
     port: Port = 0,
     host: Host = "127.0.0.1",
     *,
@@ -252,34 +226,26 @@ def tiny_server(
 
 @prices_option
 def proxy(
-    upstream: Annotated[
-        str, Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
-    ],
-    record: Annotated[
-        Path, Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")
-    ],
-    dataset: Annotated[str, Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
+    upstream: Annotated[str, option("Base URL of the server, usually with /v1 at its end.", "URL")],
+    record: Annotated[Path, option("Folder of the recording; its journal is DIR.journal.", "DIR")],
+    dataset: Annotated[str, option("Id of the recorded dataset.", "ID")] = "proxied",
     questions: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="JSON Lines or CSV; looked for in the last user message."),
+        Path | None, option("JSON Lines or CSV; looked for in the last user message.", "FILE")
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: KeyVariable = None,
-    forward_unrecorded: Annotated[
-        bool, Option("--forward-unrecorded", help="Pass on what cannot be recorded, too.")
-    ] = False,
+    forward_unrecorded: Annotated[bool, option("Pass on what cannot be recorded, too.")] = False,
     cost_limit: CostLimit = None,
     allow_field: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="Record requests with this field, named like a key's."),
+        list[str] | None, option("Record requests with this field, named like a key's.", "NAME")
     ] = None,
     counter: Annotated[
-        str, Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+        str, option("usage (the provider's), words or tiktoken:ENCODING.", "NAME")
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
-    seal: Annotated[bool, Option("--seal", help="Only make the recording; serve nothing.")] = False,
+    seal: Annotated[bool, option("Only make the recording; serve nothing.")] = False,
     *,
     prices: str | None,
     show: Output,
