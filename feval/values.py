@@ -27,3 +27,10 @@ def frozen(cls: type[_T]) -> type[_T]:
 def without_none(values: Mapping[str, _T | None]) -> dict[str, _T]:
     """Return a record without what is `None`."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def inside(value: Any, *path: str) -> Any:
+    """Return a nested member of a JSON object; `None` where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -51,6 +51,7 @@ from feval.importers.papers import read_feval_ttc, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import LLMInfo, Recording
 from feval.report.files import save_files
+from feval.values import inside
 
 __all__ = [
     "LLM",
@@ -573,7 +574,7 @@ def _plain_prompt(prompt: str | None) -> str | None:
     except orjson.JSONDecodeError:
         return prompt
     only = messages[0] if isinstance(messages, list) and len(messages) == 1 else None
-    content = only.get("content") if isinstance(only, dict) else None
+    content = inside(only, "content")
     return content if isinstance(content, str) else prompt
 
 

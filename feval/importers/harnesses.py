@@ -62,14 +62,7 @@ from feval.importers.files import opened_parquet, shortest_floats
 from feval.importers.reading import ZIP, Archive, Reader, opened_archive, read_bytes, starts_with
 from feval.importers.rows import Rows, collected
 from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, chat, counted_notes
-from feval.values import Pairs
-
-
-def inside(value: Any, *path: str) -> Any:
-    """Return a nested member of an object; `None` where there is none."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+from feval.values import Pairs, inside
 
 
 def chat_prompt(messages: Iterable[Any], where: str) -> Prompt:

@@ -45,7 +45,6 @@ from feval.importers.columns import (
     whole_number,
 )
 from feval.importers.files import opened_table
-from feval.importers.harnesses import inside
 from feval.importers.reading import Archive, Reader, opened_archive, read_bytes
 from feval.importers.rows import collected
 from feval.importers.source import (
@@ -59,6 +58,7 @@ from feval.importers.source import (
     counted_notes,
 )
 from feval.recording import LLMInfo
+from feval.values import inside
 
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
@@ -554,7 +554,7 @@ def _archived_questions(
     """Return the questions and the system prompt."""
     name = f"dataset_{dataset}.txt"
     record, where = archive.json(name, reader), archive.where(name)
-    system_prompt = record.get("system_prompt") if isinstance(record, dict) else None
+    system_prompt = inside(record, "system_prompt")
     if system_prompt is not None and not isinstance(system_prompt, str):
         refuse(f"'system_prompt' of {where}", "text or null", system_prompt)
     entries = member(record, "data", list, where)

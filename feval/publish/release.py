@@ -61,7 +61,7 @@ from feval.recording.parts import PARTS
 from feval.recording.verify import open_sound
 from feval.report.files import encoded
 from feval.report.text import counted
-from feval.values import RecordLike, frozen
+from feval.values import RecordLike, frozen, inside
 
 FOLDER = "results"
 """The folder of a repository that holds the results."""
@@ -198,7 +198,7 @@ def _place(path: Path, entry: RecordLike, recording_hash: str) -> str:
 
 def _move(holder: Any, places: Mapping[str, str]) -> None:
     """Replace the recordings of a plan in place, if there is one."""
-    plan = holder.get("plan") if isinstance(holder, dict) else None
+    plan = inside(holder, "plan")
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
         plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
 

@@ -18,7 +18,7 @@ from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import Record, name_key
-from feval.values import Pairs, RecordLike, frozen
+from feval.values import Pairs, RecordLike, frozen, inside
 
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
@@ -269,7 +269,7 @@ def calls_as_json(made: object) -> str:
     for call in made if isinstance(made, list) else [None]:
         whole = call if isinstance(call, dict) else {}
         own = whole.get("function", whole)
-        texts = {name: own.get(name) if isinstance(own, dict) else None for name in _CALL}
+        texts = {name: inside(own, name) for name in _CALL}
         texts = {"id": whole.get("id") or ""} | texts
         if not all(isinstance(each, str) for each in texts.values()):
             raise ValueError("a call has a name and arguments, both as text")

@@ -18,6 +18,7 @@ from feval.lazy import Plottable
 from feval.recording.arrays import conversation
 from feval.recording.layout.flat import Floats, Rows, UInt64
 from feval.replay.draws import Orders, orders, pool_key, uniforms
+from feval.values import inside
 
 if TYPE_CHECKING:
     from feval.cards import Price, PriceList
@@ -416,7 +417,7 @@ class LLM(Plottable):
 
 def _shared_noise(decoding: object) -> SharedNoise | None:
     """Return the shared noise that the decoding of an LLM names."""
-    noise = decoding.get("noise") if isinstance(decoding, dict) else None
+    noise = inside(decoding, "noise")
     match noise:
         case {"scheme": str(scheme), "seed": int(seed)} if not isinstance(seed, bool):
             return SharedNoise(scheme, seed)

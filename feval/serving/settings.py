@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from feval.recording import LLMInfo
 from feval.serving.wire.openai import CompletionRequest, Conversation
-from feval.values import RecordLike, without_none
+from feval.values import RecordLike, inside, without_none
 
 _SHOWN = 60
 
@@ -164,14 +164,11 @@ def other_format(settings: RecordLike, info: LLMInfo) -> str | None:
 
 
 def _demands_json(name: str, value: Any, info: LLMInfo) -> bool:
-    if name != "response_format" or _kind(value) == "json_schema":
+    kind = inside(value, "type")
+    if name != "response_format" or kind == "json_schema":
         return True
     # A reply that follows a schema is an object, too.
-    return _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
-
-
-def _kind(value: Any) -> object:
-    return value.get("type") if isinstance(value, Mapping) else None
+    return bool(kind == "json_object" and inside(recorded(info, name), "type") != "json_schema")
 
 
 def _is_forced(choice: Any) -> bool:
@@ -179,8 +176,8 @@ def _is_forced(choice: Any) -> bool:
     if not isinstance(choice, Mapping):
         return choice in ("required", "any")
     allowed = choice.get("allowed_tools")
-    mode = choice.get("mode", allowed.get("mode") if isinstance(allowed, Mapping) else None)
-    return bool(mode != "auto" and _kind(choice) not in ("auto", "none"))
+    mode = choice.get("mode", inside(allowed, "mode"))
+    return bool(mode != "auto" and inside(choice, "type") not in ("auto", "none"))
 
 
 def _heeded(settings: RecordLike, name: str, info: LLMInfo) -> bool:
@@ -264,7 +261,7 @@ def _canonical(name: str, value: Any) -> Any:
 
 def _tool(own: Any) -> Any:
     """A tool as it is compared: without what is null."""
-    function = own.get("function") if isinstance(own, dict) else None
+    function = inside(own, "function")
     if not isinstance(function, dict):
         return own
     return own | {"function": without_none(function)}

@@ -36,7 +36,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from feval.errors import OutOfRangeError, UsageError
 from feval.publish.secrets import MASK, Mask, check_variable, forms, known_secrets
 from feval.serving.loopback import is_loopback
-from feval.values import Record, RecordLike, without_none
+from feval.values import Record, RecordLike, inside, without_none
 from recorders.backends import replies
 from recorders.errors import (
     BackendError,
@@ -672,7 +672,7 @@ def error_in_reply(reply: RecordLike, endpoint: Endpoint, model: str) -> Backend
     error = reply.get("error")
     if not error or reply.get("choices"):
         return None
-    code = error.get("code") if isinstance(error, dict) else None
+    code = inside(error, "code")
     status = (
         int(code)
         if isinstance(code, int | str) and re.fullmatch("[45][0-9][0-9]", str(code))

@@ -22,7 +22,7 @@ from feval.answers.thoughts import block_text, read_blocks
 from feval.cards import FINISH_REASONS
 from feval.cards.tokens import Usage
 from feval.recording.content import calls_as_json
-from feval.values import Record, RecordLike
+from feval.values import Record, RecordLike, inside
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
 
@@ -181,10 +181,7 @@ def _as_chat(choice: object) -> object:
     ):
         return choice
     logprobs = choice.get("logprobs")
-    tokens, values = (
-        logprobs.get(name) if isinstance(logprobs, dict) else None
-        for name in ("tokens", "token_logprobs")
-    )
+    tokens, values = (inside(logprobs, name) for name in ("tokens", "token_logprobs"))
     if isinstance(tokens, list) and isinstance(values, list) and len(tokens) == len(values):
         content = [
             {"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)
@@ -332,7 +329,7 @@ class _Logprobs(NamedTuple):
         """Read a choice's log-probabilities; without `top` they were not asked for."""
         if top is None:
             return cls()
-        tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+        tokens = inside(logprobs, "content")
         if not isinstance(tokens, list) or not all(isinstance(token, dict) for token in tokens):
             notes.append("The server ignores logprobs: none came back though they were asked for.")
             return cls()
@@ -436,7 +433,7 @@ def _doubt(
     turn.
     """
     for name in ("completion_tokens", "prompt_tokens"):
-        value = stated.get(name) if isinstance(stated, dict) else None
+        value = inside(stated, name)
         if value is not None and _count(stated, name) is None:
             return f"{name} is no count"
     if usage.problem is not None:
@@ -465,7 +462,7 @@ def _doubt(
 
 
 def _count(counts: object, name: str) -> int | None:
-    value = counts.get(name) if isinstance(counts, dict) else None
+    value = inside(counts, name)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if _is_count(value) else None

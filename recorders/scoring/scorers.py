@@ -45,7 +45,7 @@ from feval.answers.thoughts import split
 from feval.errors import UsageError, require_known
 from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
-from feval.values import Record, RecordLike
+from feval.values import Record, RecordLike, inside
 from recorders.backends import replies
 from recorders.backends.local import torch_libraries
 from recorders.backends.openai_compatible import Answer, Endpoint, OpenAICompatible, answer_error
@@ -312,8 +312,7 @@ def _p_true(_: str, choice: RecordLike) -> float | None:
     """Return P(Yes) / (P(Yes) + P(No)) among the likeliest tokens at the first word of the
     reply.
     """
-    logprobs = choice.get("logprobs")
-    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    tokens = inside(choice, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
         raise Fatal(
             "The server sent no log-probabilities, which P(True) is read from. Use verbal:MODEL"

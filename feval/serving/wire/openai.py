@@ -16,7 +16,7 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from feval.serving.wire.calls import EVENT_STREAM, Reply, RequestError, json_reply, named, wrong
-from feval.values import Record, RecordLike
+from feval.values import Record, RecordLike, inside
 
 _REASONING = ("reasoning", "reasoning_content")
 _LONG_NUMBER = re.compile(r"\d{19}")
@@ -111,11 +111,11 @@ def _pop_reasoning(message: Record) -> dict[str, str]:
 
 
 def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, Record | None]]:
-    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    tokens = inside(logprobs, "content")
     if not isinstance(tokens, list) or not tokens:
         yield from ((word, None) for word in words(content))
         return
-    texts = [token.get("token") if isinstance(token, dict) else None for token in tokens]
+    texts = [inside(token, "token") for token in tokens]
     if not all(isinstance(text, str) for text in texts) or "".join(map(str, texts)) != content:
         # a stop text was cut off, so the tokens do not add up to the content
         yield content, {"content": tokens}
@@ -450,7 +450,7 @@ class _Calls:
         return canonical({"tool_calls": calls}) if calls else ""
 
     def _call(self, call: Any) -> Record | None:
-        function = call.get("function") if isinstance(call, dict) else None
+        function = inside(call, "function")
         if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
             return None
         number, name = f"call_{self._made}", str(function.get("name"))
@@ -549,7 +549,7 @@ def _text(content: object, where: str) -> tuple[str, bool]:
         raise wrong(where, "text, or a list of parts", content)
     texts = []
     for number, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = inside(part, "type")
         if not isinstance(kind, str):
             raise wrong(f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part)
         if kind == "text" and not isinstance(part.get("text"), str):
