@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from command_line import failed, feval, said
-from small import write_toy
+from small import letters, write_toy
 
 from feval import EarlyStopping, ModelSwitch, PriceList, SelfConsistency, compare, evaluate, load
 from feval.comparison.flips import VariedPrice, price_map
@@ -13,13 +13,8 @@ from feval.estimators.intervals import bootstrap_means
 LIST = "2025-06-02"
 SMALL, LARGE = "gpt-3.5-turbo", "gpt-4o-mini"
 POOLS = {
-    SMALL: [
-        ["a", "a", "b", "a"],
-        ["x", "y", None, "y"],
-        ["b", "b", "c", "b"],
-        ["c", "d", "c", "e"],
-    ],
-    LARGE: [["a", "a", "a", "a"], ["y", "y", "y", "x"], ["b", "c", "b", "b"], ["d", "d", "c", "d"]],
+    SMALL: letters("aaba", "xy-y", "bbcb", "cdce"),
+    LARGE: letters("aaaa", "yyyx", "bcbb", "ddcd"),
 }
 METHODS = {
     "small": (SelfConsistency(4), [SMALL]),

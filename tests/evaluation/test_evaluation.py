@@ -42,7 +42,7 @@ from feval.methods.oracle import Oracle
 from feval.methods.protocol import Decisions, InTurn, Ledger, drawn
 from feval.recording import LLMInfo, add_scores
 
-STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
+STRONG = letters("aaba", "xy-y", "bbbb", "----")
 WEAK = letters("babb", "yxxx", "abaa", "q-qp")
 GOLDS = ["a", "y", "b", "z"]
 
@@ -443,9 +443,9 @@ def test_nonsense_is_refused(replay):
 
 
 def test_what_was_given_is_not_learnt_again(tmp_path):
-    rows = [["a", "b", "a", "a", None, "b", "c", "a"]] * 6
+    rows = letters("abaa-bca") * 6
     pools = {"m": rows, "n": rows[::-1]}
-    out = write_scored_toy(tmp_path / "toy", pools, ["a", "b", "c", "b", "a", "a"])
+    out = write_scored_toy(tmp_path / "toy", pools, [*"abcbaa"])
     dataset, llms = load("toy", recording=out)
 
     def fitted(method, llms):
@@ -463,7 +463,7 @@ def test_what_was_given_is_not_learnt_again(tmp_path):
 
 
 def test_cots_without_a_score_are_counted_beside_the_result(tmp_path):
-    rows = [["a", "b", "a", "a", None, "b", "c", "a"]] * 12
+    rows = letters("abaa-bca") * 12
     recording = write_scored_toy(tmp_path / "toy", {"m": rows}, ["a"] * 12)
     dataset, [llm] = load("toy", recording=recording)
     lacking = np.isnan(llm.pool.aggregated(None, "score")) & (llm.pool.codes >= 0)

@@ -161,13 +161,12 @@ def test_a_line_has_no_cost_that_its_oracle_does_not_know(tmp_path, order):
 
 
 def test_the_command_shows_draws_and_verifies_the_line(small, tmp_path):
-    given = ["router", "--recording", small, "--llm", "a", "--llm", "b"]
-    given += ["--set", "learner=score", "--set", "feature=length"]
+    command = "curve router --llm a --llm b --set learner=score --set feature=length --recording"
     out = tmp_path / "out"
-    numbers = told("curve", *given, "--out", out)
+    numbers = told(command, small, "--out", out)
     assert {"apgr", "cpt20", "cpt50", "cpt80", "aiq", "ibc", "apgr_low"} <= {*numbers}
     assert "mixtures of single LLMs" in (out / "curve.svg").read_text("utf-8")
-    shown = said("curve", *given)
+    shown = said(command, small)
     assert "APGR" in shown
     assert "what another fit would do is not in the intervals" in shown
     assert "oracle" in shown
@@ -192,8 +191,8 @@ class Mean:
 def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
     learner = f"{tmp_path / 'mine.py'}:Mean"
     (tmp_path / "mine.py").write_text(LEARNER)
-    given = "run", "router", "--recording", small, "--llm", "a", "--llm", "b", "--folds", "2"
-    said(*given, "--set", f"learner={learner}", "--out", tmp_path / "out")
+    command = f"run router --llm a --llm b --folds 2 --set learner={learner} --recording"
+    said(command, small, "--out", tmp_path / "out")
     ran = tmp_path / "mine.ran"
     ran.unlink()
     receipt = tmp_path / "out" / "receipt.json"

@@ -18,7 +18,7 @@ from feval import evaluate, load
 from feval.errors import MethodError, UsageError
 from feval.evaluation.method_names import make_method
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
+POOLS = letters("aaba", "xy-y", "bbbb", "----")
 OTHERS = letters("babb", "yxxx", "abaa", "q-qp")
 GOLDS = ["a", "y", "b", "z"]
 
@@ -374,16 +374,11 @@ def test_a_learner_learns_in_its_process(file, replay, capfd):
 def test_only_the_bytes_that_were_hashed_are_run(tmp_path, replay):
     file = tmp_path / "mine.py"
     file.write_text("def method(question, llm):\n    return 'a'\n")
-    method = make_method(f"{file}:method")
-    assert len(method.source_sha256) == 64
-    assert evaluate(method, replay[0], replay[1][0], order="recorded").right.tolist() == [
-        1,
-        0,
-        0,
-        0,
-    ]
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
-    other = make_method(f"{file}:method")
-    assert other.source_sha256 == method.source_sha256
-    file.write_text("def method(question, llm):\n    return 'b'\n")
-    assert evaluate(other, replay[0], replay[1][0], order="recorded").right.tolist() == [1, 0, 0, 0]
+    before, after = (make_method(f"{file}:method") for _ in range(2))
+    assert before.source_sha256 == after.source_sha256
+    assert len(before.source_sha256) == 64
+    for method in (before, after):
+        result = evaluate(method, replay[0], replay[1][0], order="recorded")
+        assert result.right.tolist() == [1, 0, 0, 0]
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+        file.write_text("def method(question, llm):\n    return 'b'\n")

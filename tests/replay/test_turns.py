@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
-from small import write_toy
+from small import letters, write_toy
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.recording import PoolRows
@@ -18,9 +18,8 @@ from feval.replay import load
 BUSHY = PoolRows(
     "toy/1",
     [f"Text {place}." for place in range(8)],
-    ["4", "5", "6", "7", "8", "9", None, "1"],
-    ["4", "5", "6", "7", "8", "9", None, "1"],
-    [10, 11, 12, 13, 14, 15, 16, 17],
+    *letters("456789-1", "456789-1"),
+    [*range(10, 18)],
     ["stop"] * 8,
     '[{"role":"user","content":"2 + 2?"}]',
     7,
