@@ -19,14 +19,7 @@ from feval import __version__
 from feval.arguments import checked
 from feval.cards import PriceList
 from feval.cards.reading import parse_json
-from feval.errors import (
-    ConflictError,
-    FevalError,
-    NotRecordedError,
-    ReplayWarning,
-    UsageError,
-    require_known,
-)
+from feval.errors import ConflictError, NotRecordedError, ReplayWarning, UsageError, require_known
 from feval.recording import Recording
 from feval.serving.completions import completion_of, created, match_headers, require_texts
 from feval.serving.cots import TextCache, cut_cots
@@ -46,7 +39,6 @@ from feval.serving.wire.calls import (
     RequestError,
     ServingError,
     UnknownError,
-    bug_reply,
     error_reply,
     json_reply,
     keys_of,
@@ -214,15 +206,12 @@ class Application:
         """Answer a request. Errors become replies in the dialect's shape; only a `ReplayWarning` is
         raised.
         """
-        shape = dialects.error_shape(call.path)
         try:
             return self._routed(call)
         except ReplayWarning:  # where warnings are errors; nothing was drawn
             raise
-        except FevalError as error:
-            return error_reply(error, shape)
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
-            return bug_reply(error, shape)
+            return error_reply(error, dialects.error_shape(call.path))
 
     def answers(self, method: str, path: str) -> bool:
         """Whether a request is one to LLMs, reward models, or for a list of them."""

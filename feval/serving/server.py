@@ -35,7 +35,6 @@ from feval.serving.wire.calls import (
     RequestError,
     Sender,
     ServingError,
-    bug_reply,
     error_reply,
     keys_of,
 )
@@ -140,8 +139,8 @@ class Server(Generic[_Application]):
         self.port = int(self._socket.getsockname()[1])
         limits = limits or ServerLimits()
         handlers: Any = {
-            FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
-            Exception: _bug,
+            FevalError: _failed, HTTPException: _http_error, ClientDisconnect: _nobody,
+            Exception: _failed,
         }  # fmt: skip
         config = uvicorn.Config(
             Starlette(
@@ -664,12 +663,12 @@ class _Last(Response):
         await send({"type": "http.response.body"})
 
 
-def _last(error: FevalError, scope: Scope) -> Response:
+def _last(error: Exception, scope: Scope) -> Response:
     reply = error_reply(error, error_shape(scope["path"]))
     return _Last(reply.body, reply.status, {**reply.headers, "connection": "close"})
 
 
-async def _feval_error(request: Request, error: FevalError) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     if getattr(error, "code", None) == "body_too_long":
         return _last(error, request.scope)
     return response(error_reply(error, error_shape(request.scope["path"])), request)
@@ -691,7 +690,3 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 async def _nobody(_: Request, __: ClientDisconnect) -> Response:
     """The client has gone away in the middle of its body."""
     return Response()
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    return response(bug_reply(error, error_shape(request.scope["path"])), request)

@@ -114,33 +114,24 @@ def openai_error(error: ServingError) -> Record:
     return {"error": content}
 
 
-def error_reply(error: FevalError, shape: Callable[[ServingError], object] = openai_error) -> Reply:
-    """Return an error in the shape of a dialect; its text is the message."""
+def error_reply(error: Exception, shape: Callable[[ServingError], object]) -> Reply:
+    """Return an error in the shape of a dialect; its text is the message, but for a bug, which is
+    logged.
+    """
+    if not isinstance(error, FevalError):  # its text could show what was sent
+        name, where = type(error).__name__, extract_tb(error.__traceback__)[-1]
+        place = where.filename, where.lineno
+        _LOG.error("A request could not be answered: %s at %s:%s.", name, *place)
+        error = FevalError(f"An internal error occurred ({name}); the server logged it.")
     # lone surrogates are not valid JSON
     message = str(error).encode("utf-8", "replace").decode()
-    statuses = ((NotRecordedError, 404), (UsageError, 400), (StorageError, 507))
-    status = next((status for kind, status in statuses if isinstance(error, kind)), 500)
-    own = ServingError(message, status=status)
-    if isinstance(error, ServingError):
-        headers = {"x-feval-error": error.code} if error.code else {}
-        own = ServingError(
-            message,
-            status=error.status,
-            parameter=error.parameter,
-            code=error.code,
-            headers={**error.headers, **headers},
-        )
-    return json_reply(shape(own), own.status, own.headers)
-
-
-def bug_reply(error: Exception, shape: Callable[[ServingError], object] = openai_error) -> Reply:
-    """Log where a bug is, and return a reply that says so."""
-    # its text could show what was sent
-    name, where = type(error).__name__, extract_tb(error.__traceback__)[-1]
-    _LOG.error("A request could not be answered: %s at %s:%s.", name, where.filename, where.lineno)
-    return error_reply(
-        FevalError(f"An internal error occurred ({name}); the server logged it."), shape
-    )
+    if not isinstance(error, ServingError):
+        statuses = ((NotRecordedError, 404), (UsageError, 400), (StorageError, 507))
+        status = next((status for kind, status in statuses if isinstance(error, kind)), 500)
+        error = ServingError(message, status=status)
+    own = ServingError(message, status=error.status, parameter=error.parameter, code=error.code)
+    headers = {"x-feval-error": error.code} if error.code else {}
+    return json_reply(shape(own), own.status, {**error.headers, **headers})
 
 
 class ServingError(FevalError):
