@@ -710,8 +710,7 @@ class Proxy:
         )
 
 
-def _upstream_error(message: str) -> ServingError:
-    return ServingError(message, status=502, code="upstream")
+_upstream_error = partial(ServingError, status=502, code="upstream")
 
 
 def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Server[Proxy]:
@@ -893,8 +892,10 @@ def seal_proxied(
     if not journal.totals.cots:
         return None
     newest, free = _numbered(out)
-    if newest is not None and _cots(newest) == journal.totals.cots:
-        return newest
+    if newest is not None:
+        pairs = open_recording(newest).manifest.pairs
+        if sum(pair["cots"] for pair in pairs.values()) == journal.totals.cots:
+            return newest
     info = dataset_info(dataset, answer_kind, equality)
     groups = _groups(_requests(journal, dataset), dataset, questions)
     models = Counter(group[0][1].model for group in groups.values())
@@ -1010,7 +1011,3 @@ def _numbered(out: Path) -> tuple[Path | None, Path]:
         newest, number = free, number + 1
         free = out.with_name(f"{out.name}-{number}")
     return newest, free
-
-
-def _cots(recording: Path) -> int:
-    return sum(pair["cots"] for pair in open_recording(recording).manifest.pairs.values())
