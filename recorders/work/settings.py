@@ -102,10 +102,6 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     if samples is None:
         default = _REASONING_SAMPLES if reasoning else _SAMPLES
         samples = card.cots_to_record if card else default
-    if samples < 1:
-        raise OutOfRangeError(
-            f"A recording has at least 1 CoT per question; {samples} were asked for."
-        )
     tree = _turns(settings, questions, samples) or _tree(settings)
     version, messages = _prompt(settings, questions, reasoning=reasoning)
     return RecordingTask(
