@@ -68,7 +68,7 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
 from feval.estimators.per_question import distinct, tie_nodes
-from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, VoteCounts, binomials
+from feval.estimators.plurality import LARGEST_POOL, Bands, VoteCounts, binomials, checked_counts
 from feval.estimators.stopping_orders import Ends, partitions, require_budget
 
 _MOST_WINDOWS_IN_DOUBLES = 8
@@ -335,15 +335,15 @@ def early_plurality(
     """
     if int(pools.size.max(initial=0)) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(pools.gold)), np.full(len(pools.gold), np.inf))
-    counts = Counts.from_arrays(*pools.parts)
-    first, rows = distinct((counts.gold, counts.size, *counts.rivals))
+    counts = checked_counts(*pools.parts)
+    first, rows = distinct((counts.gold, counts.no_answer, *counts.rivals.T))
     right, error = np.zeros(len(first)), np.zeros(len(first))
     sum_of = _Sum(int(counts.size.max(initial=0)), window, windows, only_unstopped)
     step = max(1, _CHUNK_NUMBERS // (8 * sum_of.ways[0].size * (window * windows + 1)))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for start in range(0, len(first), step):
             chunk = slice(start, start + step)
-            right[chunk], error[chunk] = sum_of.over(counts.of_questions(first[chunk]))
+            right[chunk], error[chunk] = sum_of.over(counts.take(first[chunk]).ordered())
     lost = ~np.isfinite(right) | ~np.isfinite(error)
     right, error = np.where(lost, 0.0, np.clip(right, 0.0, 1.0)), np.where(lost, np.inf, error)
     return EarlyPlurality(right[rows], error[rows])
@@ -363,18 +363,18 @@ class _Sum:
         self.subsets = binomials(windows, windows + 1, self.kind)
         self.signed = self.subsets * (-1) ** np.arange(windows + 1)
 
-    def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
+    def over(self, counts: VoteCounts) -> tuple[Numbers, Numbers]:
         """[G] probabilities of G questions, and their error bounds."""
         bands, rounding = (
             Bands.from_counts(counts, self.window * self.windows),
             _rounding(self.kind),
         )
         # polynomials R of all rivals but the b largest; the others cannot fill a window
-        many = int((counts.rivals.max(axis=1, initial=0) >= self.window).sum())
+        many = int((counts.rivals.max(axis=0, initial=0) >= self.window).sum())
         small = np.zeros((many + 1, self.windows + 1, len(counts.gold)), self.kind)
         small[many, 0] = 1.0
         for b in range(many - 1, -1, -1):
-            small[b] = _product(small[b + 1], self.ways[counts.rivals[b]].T)
+            small[b] = _product(small[b + 1], self.ways[counts.rivals[:, b]].T)
         unanimous = _product(small[0], self.ways[counts.gold].T)
         f = _chances(unanimous, self._falling(counts.size), self.window)
         last, left = _last(self.signed @ f, self.subsets @ f, rounding, _LEFT)
@@ -385,7 +385,7 @@ class _Sum:
             for votes in range(int(low.min()) + 1, int(high.max()) + 1):
                 chosen = of_rank[(low < votes) & (votes <= high)]
                 question = bands.question[chosen]
-                product = self._rival_product(votes, counts.rivals[:rank, question])
+                product = self._rival_product(votes, counts.rivals[question, :rank].T)
                 product = product * self.choose[counts.gold[question], votes]
                 for t in range(min(votes // self.window, self.windows) + 1):
                     wide = min(product.shape[1], self.windows + 1 - t)

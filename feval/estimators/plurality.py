@@ -344,14 +344,14 @@ def subset_plurality_accuracy(
             1,000 samples.
     """
     check_ties(ties)
-    counts = Counts.from_arrays(gold, rivals, no_answer)
+    counts = checked_counts(gold, rivals, no_answer)
     numbers = _checked_draws(draws, counts.size)
-    first, rows = distinct((counts.gold, counts.size, *counts.rivals))
+    first, rows = distinct((counts.gold, counts.no_answer, *counts.rivals.T))
     values = np.empty((len(first), len(numbers)))
     step = max(1, _CHUNK_NUMBERS // (int(numbers.max()) + 1))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _accuracy(counts.of_questions(chunk), numbers, ties)
+        values[start : start + step] = _accuracy(counts.take(chunk).ordered(), numbers, ties)
     return PerQuestion(values, rows)
 
 
@@ -504,39 +504,24 @@ def _checked_right(
     return numbers, gold[first].astype(np.int64), size[first].astype(np.int64), rows
 
 
-class Counts(Result):
-    """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros
-    only.
+def checked_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> VoteCounts:
+    """The counts that a caller gave, checked, in a small type: with the rivals in descending order,
+    without those that are 0 on every question.
     """
-
-    gold: Integers
-    size: Integers
-    rivals: Integers
-
-    @classmethod
-    def from_arrays(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
-        """Check the arrays that a caller gave."""
-        gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-        require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
-        require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
-        size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
-        if (largest := int(size.max(initial=0))) > LARGEST_POOL:
-            raise OutOfRangeError(
-                f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond"
-                f" {LARGEST_POOL:,} the exact accuracy does not fit double precision. Select fewer"
-                " samples."
-            )
-        kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
-        ordered = np.sort(rivals.T.astype(kind), axis=0)[::-1]
-        used = int(np.count_nonzero(ordered.any(axis=1)))
-        return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
-
-    def of_questions(self, questions: Rows) -> Counts:
-        """Select questions, in integers that do not overflow."""
-        selected = [
-            array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)
-        ]
-        return Counts(*selected)
+    gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
+    require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
+    require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
+    size = VoteCounts(gold, rivals, no_answer).size
+    if (largest := int(size.max(initial=0))) > LARGEST_POOL:
+        raise OutOfRangeError(
+            f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond"
+            f" {LARGEST_POOL:,} the exact accuracy does not fit double precision. Select fewer"
+            " samples."
+        )
+    kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
+    ordered = np.sort(rivals.T.astype(kind), axis=0)[::-1]
+    used = int(np.count_nonzero(ordered.any(axis=1)))
+    return VoteCounts(gold.astype(kind), ordered[:used].T, no_answer.astype(kind))
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
@@ -572,15 +557,15 @@ class Bands(Result):
 
     question: Int64
     rank: Int64
-    low: Int64
-    high: Int64
-    rest: Int64
+    low: Integers
+    high: Integers
+    rest: Integers
 
     @classmethod
-    def from_counts(cls, counts: Counts, most: int) -> Bands:
-        """Bands of counts whose leader has at most `most` votes."""
+    def from_counts(cls, counts: VoteCounts, most: int) -> Bands:
+        """Bands of counts in descending order whose leader has at most `most` votes."""
         edges = np.vstack(
-            [np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)]
+            [np.full_like(counts.gold, most), counts.rivals.T, np.zeros_like(counts.gold)]
         )
         high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
         rest = (
@@ -596,7 +581,7 @@ class Bands(Result):
         )
 
 
-def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
+def _accuracy(counts: VoteCounts, draws: Int64, ties: str) -> Floats:
     """[G, D] exact accuracies of G questions."""
     length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
     choose = binomials(int(counts.size.max(initial=0)), length)
@@ -612,7 +597,7 @@ def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
 
 
 def _add_contested(
-    polynomials: Floats, chosen: Rows, bands: Bands, counts: Counts, choose: Floats, ties: str
+    polynomials: Floats, chosen: Rows, bands: Bands, counts: VoteCounts, choose: Floats, ties: str
 ) -> None:
     """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals'
     product.
@@ -630,7 +615,7 @@ def _add_contested(
         rows, votes_of_rows = band[start : start + step], k[start : start + step]
         question = bands.question[rows]
         product = _rival_product(
-            votes_of_rows, counts.rivals[:rank, question], choose, length, ties
+            votes_of_rows, counts.rivals[question, :rank].T, choose, length, ties
         )
         product *= choose[counts.gold[question], votes_of_rows]
         for votes, same in _runs(votes_of_rows):  # within a run of equal k no band comes twice
@@ -680,7 +665,7 @@ def _times_rest(
     return total
 
 
-def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
+def _runs(ordered: Integers) -> Iterator[tuple[int, slice]]:
     """Runs of equal values: the value and its slice."""
     edges = np.flatnonzero(np.diff(ordered)) + 1
     for start, stop in pairwise([0, *edges.tolist(), len(ordered)]):
