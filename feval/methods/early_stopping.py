@@ -4,7 +4,7 @@ et al., arXiv 2401.10480).
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -132,12 +132,12 @@ class EarlyStopping(StoppingMethod):
         In closed form. Only where rounding could reach 1e-10 (many small windows) is the vote
         summed over all counts.
         """
-        stops = EarlyStops(*np.empty((4, len(gold))))
+        every = np.empty((4, len(gold)))
         for block in question_blocks(len(gold)):
             counts, tokens = counts_and_tokens(pool, gold, "drop", block)
             part = early_stops(counts, tokens, window=self.window, windows=self.windows)
-            for field in fields(EarlyStops):
-                getattr(stops, field.name)[block] = getattr(part, field.name)
+            every[:, block] = [*vars(part).values()]
+        stops = EarlyStops(*every)
         pools, rows = distinct_pools(pool, gold, "drop")
         if self.window == 1:  # the first answer stops and is the only vote
             right = stops.gold_window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def mean_over_orders(
         if not isinstance(rows, slice):  # blocks of questions with similar rivals
             kinds = distinct((np.zeros_like(pools.no_answer), *pools.rivals.T))[1].astype(np.int32)
             order = np.argsort(kinds[rows], kind="stable")
-    means = OverOrders(*np.empty((3, len(gold))))
+    means = np.empty((3, len(gold)))
     for block in question_blocks(len(gold)):
         questions = block if order is None else order[block]
         counts, tokens = counts_and_tokens(pool, gold, no_answer, questions)
@@ -111,9 +111,8 @@ def mean_over_orders(
             part = OverOrders(own.right, own.samples, own.tokens(counts, tokens))
         elif ends is not None:
             part = over_partitions(counts, ends, tokens)
-        for field in fields(OverOrders):
-            getattr(means, field.name)[questions] = getattr(part, field.name)
-    return means
+        means[:, questions] = [*vars(part).values()]
+    return OverOrders(*means)
 
 
 def right_over_orders(pools: VoteCounts, ends: Ends, most_terms: int = MOST_TERMS) -> Floats:
