@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import comb, factorial
+from math import factorial
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.per_question import compositions, distinct
+from feval.estimators.plurality import binomials
 from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 
 _STEPS = 20  # of the weights on the first grid
@@ -210,7 +211,12 @@ class _Table:
         share = np.bincount(rows, minlength=len(first)) / len(right)
         unique = right[first]
         self.compositions = compositions(votes, right.shape[1])
-        hits = _hits(size, votes)
+        # for k = 0..m drawn calls: [K + 1, k + 1] probability of each number of right ones, by the
+        # number recorded right
+        choose = binomials(size, votes + 1)
+        hits = [
+            choose[:, : k + 1] * choose[::-1, k::-1] / choose[size, k] for k in range(votes + 1)
+        ]
         self.coefficients = np.empty(len(self.compositions))
         for row, parts in enumerate(self.compositions.tolist()):
             ways = factorial(votes)
@@ -225,21 +231,6 @@ class _Table:
         terms = np.prod(weights[..., None, :] ** self.compositions, -1)
         result: Floats = terms @ self.coefficients
         return result
-
-
-def _hits(size: int, votes: int) -> list[Floats]:
-    """For k = 0..m drawn calls: [K + 1, k + 1] probability of each number of right ones, by the
-    number recorded right.
-    """
-    return [
-        np.array(
-            [
-                [comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)]
-                for c in range(size + 1)
-            ]
-        )
-        for k in range(votes + 1)
-    ]
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:
