@@ -227,18 +227,14 @@ def score_difference_variance(
     def mean(values: Floats) -> float:
         return float(shares @ values)
 
-    difference = correctness.first - correctness.second
-    between = mean((difference - mean(difference)) ** 2)
-    accuracies = mean(
-        (correctness.first - mean(correctness.first))
-        * (correctness.second - mean(correctness.second))
-    )
+    spread = np.cov(correctness.first, correctness.second, ddof=0, aweights=shares)
+    between = float(np.trace(spread) - 2.0 * spread[0, 1])
     within = mean(correctness.covariance)
     return ScoreDifferenceVariance(
         independent=mean(correctness.variance_independent) + between,
         coupled=mean(correctness.variance_coupled) + between,
         within_covariance=within,
-        total_covariance=within + accuracies,
+        total_covariance=within + float(spread[0, 1]),
     )
 
 
