@@ -19,11 +19,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec, get_args
 
 import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
+from typer.models import ParameterInfo
 
 from feval import __version__
 from feval.cli.interrupts import INTERRUPTED, end_at_once
@@ -216,12 +217,23 @@ def expanded(
             for old in signature.parameters.values()
             for new in (parameters if old.name == name else [old])
         ]
-        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
+        every = [_annotated(each).replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every]
         run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return run
 
     return decorate
+
+
+def _annotated(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Move an option from where a default stands into the annotation, where Typer wants it. By
+    default one that may be `None` is so, and a flag is off; any other has to be given.
+    """
+    given, kind = parameter.default, parameter.annotation
+    if not isinstance(given, ParameterInfo):
+        return parameter
+    default = None if type(None) in get_args(kind) else False if kind is bool else parameter.empty
+    return parameter.replace(annotation=Annotated[kind, given], default=default)
 
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Annotated, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from feval.cli.commands import argument, option
 from feval.cli.evaluating import ResultFiles, request_options, result_options
@@ -41,26 +41,19 @@ from feval.report.text import counted, duration
 @machine_options
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
-    file: Annotated[Path, argument("The comparison file; see docs/comparing.md.", "FILE")],
+    file: Path = argument("The comparison file; see docs/comparing.md.", "FILE"),
     *,
-    init: Annotated[
-        bool, option("Write a comparison file for what a recording holds; compute nothing.")
-    ] = False,
-    recordings: Annotated[
-        list[Path] | None, option("For --init. Repeat for several.", "DIR", name="--recording")
-    ] = None,
+    init: bool = option("Write a comparison file for what a recording holds; compute nothing."),
+    recordings: list[Path] | None = option(
+        "For --init. Repeat for several.", "DIR", name="--recording"
+    ),
     dataset: DatasetName = None,
-    llms: Annotated[
-        list[str] | None,
-        option(
-            "For --init. Repeat for several, the cheap ones first. Default: all.",
-            "NAME",
-            name="--llm",
-        ),
-    ] = None,
+    llms: list[str] | None = option(
+        "For --init. Repeat for several, the cheap ones first. Default: all.", "NAME", name="--llm"
+    ),
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
-    dry_run: Annotated[bool, option("Print how long it will take; compute nothing else.")] = False,
+    dry_run: bool = option("Print how long it will take; compute nothing else."),
     show_all: ShowAll = False,
     options: dict[str, Any],
     machines: Machines,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from feval import receipts, serving
 from feval.cli.commands import argument, option
@@ -74,9 +74,7 @@ from feval.values import Record, without_none
 @machine_options
 @result_options("result.json and receipt.json")
 def run(
-    method: Annotated[
-        str, argument("See `feval ls methods`; FILE.py:FUNCTION; or oracle.", "METHOD")
-    ],
+    method: str = argument("See `feval ls methods`; FILE.py:FUNCTION; or oracle.", "METHOD"),
     *,
     settings: Settings = None,
     recordings: RecordingFolders = None,
@@ -138,31 +136,24 @@ def run(
     " writes)"
 )
 def curve(
-    methods: Annotated[list[str], argument("See `feval ls methods`.", "METHOD...")],
+    methods: list[str] = argument("See `feval ls methods`.", "METHOD..."),
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llms: LLMNames = None,
-    n: Annotated[
-        str | None,
-        option(
-            "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
-            " question has, 40 at most.",
-            "COUNTS",
-        ),
-    ] = None,
-    sweep: Annotated[
-        str | None,
-        option("Another field to vary: budget=5,10,20 or threshold=0.5,0.7.", "FIELD=VALUES"),
-    ] = None,
-    measure: Annotated[
-        str | None,
-        option(
-            "What k calls reach, --n being k: accuracy, pass@k, pass^k, g-pass@k:0.5,"
-            " mg-pass@k. Of single-call.",
-            "NAMES",
-        ),
-    ] = None,
+    n: str | None = option(
+        "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
+        " question has, 40 at most.",
+        "COUNTS",
+    ),
+    sweep: str | None = option(
+        "Another field to vary: budget=5,10,20 or threshold=0.5,0.7.", "FIELD=VALUES"
+    ),
+    measure: str | None = option(
+        "What k calls reach, --n being k: accuracy, pass@k, pass^k, g-pass@k:0.5,"
+        " mg-pass@k. Of single-call.",
+        "NAMES",
+    ),
     settings: Settings = None,
     show_all: ShowAll = False,
     machines: Machines,
@@ -310,17 +301,13 @@ def surface(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    n: Annotated[
-        str | None,
-        option("Traces per question: 1..64 or 1,2,3,128. Default: all numbers.", "COUNTS"),
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        option(
-            "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are probes.",
-            "LIMITS",
-        ),
-    ] = None,
+    n: str | None = option(
+        "Traces per question: 1..64 or 1,2,3,128. Default: all numbers.", "COUNTS"
+    ),
+    tokens: str | None = option(
+        "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are probes.",
+        "LIMITS",
+    ),
     *,
     options: dict[str, Any],
     saved: ResultFiles,
@@ -376,20 +363,13 @@ def _files(name: str, numbers: Record, records: Any, picture: Any) -> dict[str, 
 
 @result_options("reprice.csv, .parquet, .json, .png and .svg")
 def reprice(
-    result: Annotated[
-        Path | None,
-        argument(
-            "A receipt of run, curve or compare, or the folder it is in. Default: the newest.",
-            "RESULT",
-        ),
-    ] = None,
+    result: Path | None = argument(
+        "A receipt of run, curve or compare, or the folder it is in. Default: the newest.", "RESULT"
+    ),
     *,
-    prices: Annotated[
-        list[str],
-        option(
-            "Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.", "LIST"
-        ),
-    ],
+    prices: list[str] = option(
+        "Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.", "LIST"
+    ),
     show_all: ShowAll = False,
     saved: ResultFiles,
     show: Output,
@@ -417,19 +397,13 @@ def reprice(
 
 @result_options("result.json and receipt.json")
 def grade(
-    ledger: Annotated[
-        Path, option("What `feval serve --ledger` wrote, or a saved /feval/ledger.", "FILE")
-    ],
-    answers: Annotated[
-        Path, option("Questions (ids or texts) and answers: .json, .jsonl or .csv.", "FILE")
-    ],
+    ledger: Path = option("What `feval serve --ledger` wrote, or a saved /feval/ledger.", "FILE"),
+    answers: Path = option("Questions (ids or texts) and answers: .json, .jsonl or .csv.", "FILE"),
     *,
-    run: Annotated[str | None, option("Needed where there are several.", "NAME")] = None,
+    run: str | None = option("Needed where there are several.", "NAME"),
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
-    prices: Annotated[
-        str | None, option("File of a price list that is not among the cards.", "LIST")
-    ] = None,
+    prices: str | None = option("File of a price list that is not among the cards.", "LIST"),
     right: Right = None,
     saved: ResultFiles,
     show: Output,

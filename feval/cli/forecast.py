@@ -118,7 +118,7 @@ def estimate(
 
 @request_options(BudgetPlanRequest, rare=("seed", "questions"))
 def plan(
-    budget: Annotated[str, option("Such as 20usd or 500000tokens.", "AMOUNT", show_default=False)],
+    budget: str = option("Such as 20usd or 500000tokens.", "AMOUNT", show_default=False),
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -154,28 +154,19 @@ def _files(name: str, numbers: Record, rows: str, picture: Any) -> dict[str, byt
 @result_options("couple.csv, .json and .png")
 def couple(
     recordings: RecordingFolders = None,
-    independent: Annotated[
-        list[Path] | None,
-        option("The same LLMs with noise of their own; repeat for several.", "DIR"),
-    ] = None,
+    independent: list[Path] | None = option(
+        "The same LLMs with noise of their own; repeat for several.", "DIR"
+    ),
     dataset: DatasetName = None,
-    llms: Annotated[
-        list[str] | None,
-        option("Repeat for several. Default: all that share noise.", "NAME", name="--llm"),
-    ] = None,
-    areas: Annotated[
-        Path | None,
-        option(
-            "CSV with a column area or subject, and ids or rows in the dataset's order.", "FILE"
-        ),
-    ] = None,
-    scorer: Annotated[
-        str | None,
-        option(
-            "Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.",
-            "NAME",
-        ),
-    ] = None,
+    llms: list[str] | None = option(
+        "Repeat for several. Default: all that share noise.", "NAME", name="--llm"
+    ),
+    areas: Path | None = option(
+        "CSV with a column area or subject, and ids or rows in the dataset's order.", "FILE"
+    ),
+    scorer: str | None = option(
+        "Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.", "NAME"
+    ),
     drop: Drop = None,
     *,
     saved: ResultFiles,

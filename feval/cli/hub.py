@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from pydantic import Field
@@ -48,50 +47,32 @@ class _FrontMatter(Request):
 
 
 def push(
-    first: Annotated[
-        str,
-        argument(
-            "Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
-            "RECORDING",
-        ),
-    ],
-    second: Annotated[str | None, argument("On the Hub, such as org/name.", "REPOSITORY")] = None,
-    results: Annotated[
-        list[Path] | None,
-        option(
-            "Results to publish with it: what a command wrote with --out; repeat for more.", "DIR"
-        ),
-    ] = None,
-    public: Annotated[bool, option("Make a new repository public. Default: private.")] = False,
-    tag: Annotated[str | None, option("Name this version, such as v1.", "NAME")] = None,
-    create_pr: Annotated[
-        bool, option("Open a pull request instead, for somebody else's repository.")
-    ] = False,
-    dry_run: Annotated[bool, option("Show what would be sent; send nothing.")] = False,
-    words: Annotated[
-        Path | None,
-        option(
-            "Your own section of the page; its front matter may set title, license and language.",
-            "FILE",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        option("Allow findings: emails, paths, or the MARK of one; repeat for more.", "WHAT"),
-    ] = None,
-    prices: Annotated[
-        str | None,
-        option(
-            "Id or file of a price list: of the page's dollars. Default: the recording's.", "LIST"
-        ),
-    ] = None,
-    remove: Annotated[
-        bool, option("Delete files that the repository has and this recording lacks.")
-    ] = False,
-    page: Annotated[
-        Path | None,
-        option("Also write README.md and its picture here, to look at them first.", "DIR"),
-    ] = None,
+    first: str = argument(
+        "Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
+        "RECORDING",
+    ),
+    second: str | None = argument("On the Hub, such as org/name.", "REPOSITORY"),
+    results: list[Path] | None = option(
+        "Results to publish with it: what a command wrote with --out; repeat for more.", "DIR"
+    ),
+    public: bool = option("Make a new repository public. Default: private."),
+    tag: str | None = option("Name this version, such as v1.", "NAME"),
+    create_pr: bool = option("Open a pull request instead, for somebody else's repository."),
+    dry_run: bool = option("Show what would be sent; send nothing."),
+    words: Path | None = option(
+        "Your own section of the page; its front matter may set title, license and language.",
+        "FILE",
+    ),
+    allow: list[str] | None = option(
+        "Allow findings: emails, paths, or the MARK of one; repeat for more.", "WHAT"
+    ),
+    prices: str | None = option(
+        "Id or file of a price list: of the page's dollars. Default: the recording's.", "LIST"
+    ),
+    remove: bool = option("Delete files that the repository has and this recording lacks."),
+    page: Path | None = option(
+        "Also write README.md and its picture here, to look at them first.", "DIR"
+    ),
     *,
     show: Output,
 ) -> None:
@@ -267,21 +248,14 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
 
 
 def pull(
-    address: Annotated[
-        str,
-        argument(
-            "Repository on the Hub; the revision is a commit, tag or branch.",
-            "NAMESPACE/NAME[@REVISION]",
-        ),
-    ],
+    address: str = argument(
+        "Repository on the Hub; the revision is a commit, tag or branch.",
+        "NAMESPACE/NAME[@REVISION]",
+    ),
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    no_texts: Annotated[
-        bool, option("Leave out the texts of the LLMs, which are most of the bytes.")
-    ] = False,
-    out: Annotated[
-        Path | None, option("New folder for it. Default: the Hub's cache alone.", "DIR")
-    ] = None,
+    no_texts: bool = option("Leave out the texts of the LLMs, which are most of the bytes."),
+    out: Path | None = option("New folder for it. Default: the Hub's cache alone.", "DIR"),
     *,
     show: Output,
 ) -> None:

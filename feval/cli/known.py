@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from feval.cli.commands import argument, option
 from feval.cli.options import AnswerKind
@@ -20,27 +19,19 @@ _SHOWN_QUESTIONS = 5
 
 
 def ls(
-    what: Annotated[
-        str,
-        argument(
-            "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
-            " a method for its fields, or questions.",
-            "WHAT",
-        ),
-    ],
-    dataset: Annotated[
-        str | None, argument("The dataset of questions, the LLM of prices, a word on sets.", "NAME")
-    ] = None,
-    questions_file: Annotated[
-        Path | None,
-        option(
-            "Read them from FILE. Default: the cache, else the Hub.", "FILE", name="--questions"
-        ),
-    ] = None,
+    what: str = argument(
+        "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
+        " a method for its fields, or questions.",
+        "WHAT",
+    ),
+    dataset: str | None = argument(
+        "The dataset of questions, the LLM of prices, a word on sets.", "NAME"
+    ),
+    questions_file: Path | None = option(
+        "Read them from FILE. Default: the cache, else the Hub.", "FILE", name="--questions"
+    ),
     answer_kind: AnswerKind = None,
-    out: Annotated[
-        Path | None, option("Write the questions to this file, as JSON Lines.", "FILE")
-    ] = None,
+    out: Path | None = option("Write the questions to this file, as JSON Lines.", "FILE"),
     *,
     show: Output,
 ) -> None:

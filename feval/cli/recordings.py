@@ -64,67 +64,47 @@ if TYPE_CHECKING:
 
 @machine_options
 def import_(
-    format_name: Annotated[str, argument("See `feval ls formats`.", "FORMAT")],
-    source: Annotated[Path, argument("File or folder to import.", "SOURCE")],
-    dataset: Annotated[
-        str | None, option("Id of the dataset; any id will do. Default: a table's own.", "ID")
-    ] = None,
-    out: Annotated[Path | None, option("The recording to make: a new folder.", "DIR")] = None,
-    llm: Annotated[
-        list[str] | None,
-        option("Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.", "NAME"),
-    ] = None,
+    format_name: str = argument("See `feval ls formats`.", "FORMAT"),
+    source: Path = argument("File or folder to import.", "SOURCE"),
+    dataset: str | None = option(
+        "Id of the dataset; any id will do. Default: a table's own.", "ID"
+    ),
+    out: Path | None = option("The recording to make: a new folder.", "DIR"),
+    llm: list[str] | None = option(
+        "Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.", "NAME"
+    ),
     answer_kind: AnswerKind = None,
-    questions: Annotated[
-        Path | None, option("Question texts and gold answers, if SOURCE has none.", "FILE")
-    ] = None,
-    counter: Annotated[
-        str | None, option("Token counter: usage, words or tiktoken:ENCODING.", "NAME")
-    ] = None,
+    questions: Path | None = option("Question texts and gold answers, if SOURCE has none.", "FILE"),
+    counter: str | None = option("Token counter: usage, words or tiktoken:ENCODING.", "NAME"),
     answers: Annotated[
         str, option("stored (as SOURCE has them) or text (extracted again).", "FROM")
     ] = "stored",
     equality: Equality = None,
-    columns: Annotated[
-        list[str] | None,
-        option(
-            "Of a table: the column of this meaning (ignore: it is not read). Repeat for several.",
-            "NAME=COLUMN",
-            name="--map",
-        ),
-    ] = None,
-    score: Annotated[
-        list[str] | None,
-        option("Of a table: a column with scores. Repeat for several.", "[SCORER=]COLUMN"),
-    ] = None,
-    outcome: Annotated[
-        list[str] | None,
-        option(
-            "Of a table: a column with the verdicts on an LLM. Repeat for several.", "[LLM=]COLUMN"
-        ),
-    ] = None,
-    usd: Annotated[
-        list[str] | None,
-        option("What a call of an LLM of --outcome costs, or the column of it.", "LLM=USD"),
-    ] = None,
-    feature: Annotated[
-        list[str] | None,
-        option(
-            "Of a table: what is known of the question, to be kept. Repeat for several.", "COLUMN"
-        ),
-    ] = None,
+    columns: list[str] | None = option(
+        "Of a table: the column of this meaning (ignore: it is not read). Repeat for several.",
+        "NAME=COLUMN",
+        name="--map",
+    ),
+    score: list[str] | None = option(
+        "Of a table: a column with scores. Repeat for several.", "[SCORER=]COLUMN"
+    ),
+    outcome: list[str] | None = option(
+        "Of a table: a column with the verdicts on an LLM. Repeat for several.", "[LLM=]COLUMN"
+    ),
+    usd: list[str] | None = option(
+        "What a call of an LLM of --outcome costs, or the column of it.", "LLM=USD"
+    ),
+    feature: list[str] | None = option(
+        "Of a table: what is known of the question, to be kept. Repeat for several.", "COLUMN"
+    ),
     duplicates: Annotated[
         str, option("Of questions with one text: note, refuse, or merge (of a table).", "WHAT")
     ] = "note",
-    layout: Annotated[
-        str | None, option("Of a table: a published layout, or a mapping file (TOML).", "NAME")
-    ] = None,
-    trust_layout: Annotated[
-        bool, option("Take a published layout that never read a real file.")
-    ] = False,
-    dry_run: Annotated[
-        bool, option("Of a table: show what its columns are read as, and write nothing.")
-    ] = False,
+    layout: str | None = option(
+        "Of a table: a published layout, or a mapping file (TOML).", "NAME"
+    ),
+    trust_layout: bool = option("Take a published layout that never read a real file."),
+    dry_run: bool = option("Of a table: show what its columns are read as, and write nothing."),
     *,
     machines: Machines,
     show: Output,
@@ -239,8 +219,8 @@ def info(recording: RecordingFolder, *, show: Output) -> None:
 @machine_options
 def export(
     recording: RecordingFolder,
-    to: Annotated[str, option("jsonl, csv, parquet or every-eval-ever.", "FORMAT")],
-    out: Annotated[Path, option("The file to make; a folder for every-eval-ever.", "FILE")],
+    to: str = option("jsonl, csv, parquet or every-eval-ever.", "FORMAT"),
+    out: Path = option("The file to make; a folder for every-eval-ever.", "FILE"),
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     *,
@@ -305,17 +285,13 @@ def select(
     out: NewFolder,
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    questions_file: Annotated[
-        Path | None, option("Keep the questions with these ids, one per line.", "FILE")
-    ] = None,
-    first: Annotated[int | None, option("Keep the first N questions.", "N")] = None,
-    samples: Annotated[int | None, option("Keep the first N CoTs of each pool.", "N")] = None,
-    min_cots: Annotated[
-        int | None, option("Leave out questions with fewer CoTs of some LLM.", "N")
-    ] = None,
-    rename: Annotated[
-        list[str] | None, option("Give an LLM another name. Repeat for several.", "OLD=NEW")
-    ] = None,
+    questions_file: Path | None = option(
+        "Keep the questions with these ids, one per line.", "FILE"
+    ),
+    first: int | None = option("Keep the first N questions.", "N"),
+    samples: int | None = option("Keep the first N CoTs of each pool.", "N"),
+    min_cots: int | None = option("Leave out questions with fewer CoTs of some LLM.", "N"),
+    rename: list[str] | None = option("Give an LLM another name. Repeat for several.", "OLD=NEW"),
     *,
     show: Output,
 ) -> None:
@@ -414,33 +390,24 @@ _FIRST = 100
 
 def show(
     recording: RecordingFolder,
-    question: Annotated[
-        str | None, argument("Id of a question, or words of its text. Default: list.", "[QUESTION]")
-    ] = None,
+    question: str | None = argument(
+        "Id of a question, or words of its text. Default: list.", "[QUESTION]"
+    ),
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    sample: Annotated[
-        list[int] | None, option("Only this CoT, from 0; repeat for several.", "INDEX", min=0)
-    ] = None,
-    reasoning: Annotated[bool, option("Show thoughts, too.")] = False,
-    first: Annotated[
-        int | None,
-        option(
-            "List the N hardest questions. Default: 100. On a page, the first N of each"
-            " dataset; all that fit.",
-            "N",
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
+    sample: list[int] | None = option("Only this CoT, from 0; repeat for several.", "INDEX", min=0),
+    reasoning: bool = option("Show thoughts, too."),
+    first: int | None = option(
+        "List the N hardest questions. Default: 100. On a page, the first N of each"
+        " dataset; all that fit.",
+        "N",
+        min=1,
+        show_default=False,
+    ),
     right: Right = None,
-    disagree: Annotated[
-        bool, option("List only questions on which gold and verdict disagree.")
-    ] = False,
-    html: Annotated[
-        Path | None, option("Make a page to explore the recording in a browser.", "FILE")
-    ] = None,
-    force: Annotated[bool, option("Replace the file at --html.")] = False,
+    disagree: bool = option("List only questions on which gold and verdict disagree."),
+    html: Path | None = option("Make a page to explore the recording in a browser.", "FILE"),
+    force: bool = option("Replace the file at --html."),
     *,
     show: Output,
 ) -> None:
@@ -511,27 +478,19 @@ _MOST_DIFFERENCES = 20
 
 @machine_options
 def verify(
-    recording: Annotated[
-        Path | None,
-        argument(
-            "Folder of a recording or a report, or a receipt.json; also on the Hub.",
-            "RECORDING|RECEIPT",
-        ),
-    ] = None,
-    last: Annotated[bool, option("The newest receipt in your state folder.")] = False,
-    recordings: Annotated[
-        list[Path] | None,
-        option("Where a receipt's recording is, if it moved.", "DIR", name="--recording"),
-    ] = None,
+    recording: Path | None = argument(
+        "Folder of a recording or a report, or a receipt.json; also on the Hub.",
+        "RECORDING|RECEIPT",
+    ),
+    last: bool = option("The newest receipt in your state folder."),
+    recordings: list[Path] | None = option(
+        "Where a receipt's recording is, if it moved.", "DIR", name="--recording"
+    ),
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
-    prices: Annotated[
-        str | None, option("A price list of your own that the receipt needs.", "LIST")
-    ] = None,
+    prices: str | None = option("A price list of your own that the receipt needs.", "LIST"),
     *,
-    refit: Annotated[
-        bool, option("Let methods learn again what the receipt says they learnt.")
-    ] = False,
+    refit: bool = option("Let methods learn again what the receipt says they learnt."),
     machines: Machines,
     show: Output,
 ) -> None:

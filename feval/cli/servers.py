@@ -47,34 +47,28 @@ CostLimit = Annotated[float | None, option("Stop before spending more.", "USD")]
 
 @prices_option
 def serve(
-    recordings: Annotated[
-        list[Path] | None, argument("Folders. Default: those in FEVAL_RECORDING.", "RECORDING")
-    ] = None,
+    recordings: list[Path] | None = argument(
+        "Folders. Default: those in FEVAL_RECORDING.", "RECORDING"
+    ),
     port: Annotated[int, option("0 takes any free one.", min=0, max=65535)] = 8000,
     host: Host = "127.0.0.1",
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     seed: Annotated[int, option("Random seed of the draws.")] = 0,
     order: Annotated[str, option("seeded or recorded.", "ORDER")] = "seeded",
-    recycle: Annotated[bool, option("Reuse CoTs, marked as such, when they run out.")] = False,
-    strict: Annotated[bool, option("Answer only requests that were recorded.")] = False,
+    recycle: bool = option("Reuse CoTs, marked as such, when they run out."),
+    strict: bool = option("Answer only requests that were recorded."),
     few_shot: Annotated[
         str, option("last: the last question in a message is asked.", "WHICH")
     ] = "none",
-    allow_mismatch: Annotated[
-        bool, option("Answer judges' prompts, JSON schemas and forced tools, too.")
-    ] = False,
-    ledger: Annotated[
-        Path | None, option("Write every request to this file, for grading.", "FILE")
-    ] = None,
-    resume: Annotated[bool, option("Continue where that file ends.")] = False,
+    allow_mismatch: bool = option("Answer judges' prompts, JSON schemas and forced tools, too."),
+    ledger: Path | None = option("Write every request to this file, for grading.", "FILE"),
+    resume: bool = option("Continue where that file ends."),
     on_miss: Annotated[
         str, option("refuse; record: ask --upstream; once: if --record is new.", "WORD")
     ] = "refuse",
-    upstream: Annotated[
-        str | None, option("Base URL of the server that is asked on a miss.", "URL")
-    ] = None,
-    record: Annotated[Path | None, option("New recording of what was asked there.", "DIR")] = None,
+    upstream: str | None = option("Base URL of the server that is asked on a miss.", "URL"),
+    record: Path | None = option("New recording of what was asked there.", "DIR"),
     api_key_env: KeyVariable = None,
     cost_limit: CostLimit = None,
     *,
@@ -204,7 +198,7 @@ def runs_table(application: Application, refusals: str = "refused") -> Table:
 
 
 def tiny_server(
-    models: Annotated[list[str] | None, argument("Default: all four.", "MODEL...")] = None,
+    models: list[str] | None = argument("Default: all four.", "MODEL..."),
     port: Port = 0,
     host: Host = "127.0.0.1",
     *,
@@ -226,26 +220,26 @@ def tiny_server(
 
 @prices_option
 def proxy(
-    upstream: Annotated[str, option("Base URL of the server, usually with /v1 at its end.", "URL")],
-    record: Annotated[Path, option("Folder of the recording; its journal is DIR.journal.", "DIR")],
+    upstream: str = option("Base URL of the server, usually with /v1 at its end.", "URL"),
+    record: Path = option("Folder of the recording; its journal is DIR.journal.", "DIR"),
     dataset: Annotated[str, option("Id of the recorded dataset.", "ID")] = "proxied",
-    questions: Annotated[
-        Path | None, option("JSON Lines or CSV; looked for in the last user message.", "FILE")
-    ] = None,
+    questions: Path | None = option(
+        "JSON Lines or CSV; looked for in the last user message.", "FILE"
+    ),
     answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: KeyVariable = None,
-    forward_unrecorded: Annotated[bool, option("Pass on what cannot be recorded, too.")] = False,
+    forward_unrecorded: bool = option("Pass on what cannot be recorded, too."),
     cost_limit: CostLimit = None,
-    allow_field: Annotated[
-        list[str] | None, option("Record requests with this field, named like a key's.", "NAME")
-    ] = None,
+    allow_field: list[str] | None = option(
+        "Record requests with this field, named like a key's.", "NAME"
+    ),
     counter: Annotated[
         str, option("usage (the provider's), words or tiktoken:ENCODING.", "NAME")
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
-    seal: Annotated[bool, option("Only make the recording; serve nothing.")] = False,
+    seal: bool = option("Only make the recording; serve nothing."),
     *,
     prices: str | None,
     show: Output,
