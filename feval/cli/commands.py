@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, ParamSpec, get_args
+from typing import Annotated, Any, NoReturn, ParamSpec, get_args, get_origin
 
 import typer
 from typer import Argument, Option
@@ -213,11 +213,10 @@ def expanded(
             command(**arguments, **{name: build(values)})
 
         every = [
-            new
+            _annotated(new)
             for old in signature.parameters.values()
             for new in (parameters if old.name == name else [old])
         ]
-        every = [_annotated(each).replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every]
         run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return run
@@ -229,14 +228,18 @@ def _annotated(parameter: inspect.Parameter) -> inspect.Parameter:
     """Move an option from where a default stands into the annotation, where Typer wants it. By
     default one that may be `None` is so, and a flag is off; any other has to be given.
     """
-    given, kind = parameter.default, parameter.annotation
-    if not isinstance(given, ParameterInfo):
-        return parameter
-    default = None if type(None) in get_args(kind) else False if kind is bool else parameter.empty
-    return parameter.replace(annotation=Annotated[kind, given], default=default)
+    kind, default = parameter.annotation, parameter.default
+    if isinstance(default, ParameterInfo):
+        kind, default = Annotated[kind, default], parameter.empty
+    if default is parameter.empty and get_origin(kind) is Annotated:
+        value = get_args(kind)[0]
+        default = None if type(None) in get_args(value) else False if value is bool else default
+    return parameter.replace(annotation=kind, default=default, kind=parameter.KEYWORD_ONLY)
 
 
-def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def keyword(
+    name: str, annotation: Any, default: Any = inspect.Parameter.empty
+) -> inspect.Parameter:
     """Make a keyword parameter."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
@@ -258,7 +261,7 @@ def argument(text: str, metavar: str) -> Any:
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --json; what it prints with comes as `show`."""
     as_json = option("Print one JSON object and nothing else.", name="--json")
-    parameters = [keyword("as_json", Annotated[bool, as_json], default=False)]
+    parameters = [keyword("as_json", bool, as_json)]
     return expanded("show", parameters, lambda values: Output(**values, quiet=_QUIET.get()))(
         command
     )

@@ -47,14 +47,14 @@ def compare(
     recordings: list[Path] | None = option(
         "For --init. Repeat for several.", "DIR", name="--recording"
     ),
-    dataset: DatasetName = None,
+    dataset: DatasetName,
     llms: list[str] | None = option(
         "For --init. Repeat for several, the cheap ones first. Default: all.", "NAME", name="--llm"
     ),
-    methods: UsersMethods = None,
-    sandbox: Sandbox = False,
+    methods: UsersMethods,
+    sandbox: Sandbox,
     dry_run: bool = option("Print how long it will take; compute nothing else."),
-    show_all: ShowAll = False,
+    show_all: ShowAll,
     options: dict[str, Any],
     machines: Machines,
     time_limit: TimeLimit = 60.0,

@@ -76,13 +76,13 @@ from feval.values import Record, without_none
 def run(
     method: str = argument("See `feval ls methods`; FILE.py:FUNCTION; or oracle.", "METHOD"),
     *,
-    settings: Settings = None,
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    llms: LLMNames = None,
+    settings: Settings,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
+    llms: LLMNames,
     machines: Machines,
     time_limit: TimeLimit = 60.0,
-    sandbox: Sandbox = False,
+    sandbox: Sandbox,
     options: dict[str, Any],
     saved: ResultFiles,
     show: Output,
@@ -138,9 +138,9 @@ def run(
 def curve(
     methods: list[str] = argument("See `feval ls methods`.", "METHOD..."),
     *,
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    llms: LLMNames = None,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
+    llms: LLMNames,
     n: str | None = option(
         "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
         " question has, 40 at most.",
@@ -154,8 +154,8 @@ def curve(
         " mg-pass@k. Of single-call.",
         "NAMES",
     ),
-    settings: Settings = None,
-    show_all: ShowAll = False,
+    settings: Settings,
+    show_all: ShowAll,
     machines: Machines,
     options: dict[str, Any],
     saved: ResultFiles,
@@ -298,9 +298,9 @@ def _number(text: str) -> int | float:
 @request_options(SurfaceRequest, without=("seed",))
 @result_options("surface.csv, .parquet, .json, .png, .svg, .html and receipt.json")
 def surface(
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    llm: LLMName = None,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
+    llm: LLMName,
     n: str | None = option(
         "Traces per question: 1..64 or 1,2,3,128. Default: all numbers.", "COUNTS"
     ),
@@ -370,7 +370,7 @@ def reprice(
     prices: list[str] = option(
         "Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.", "LIST"
     ),
-    show_all: ShowAll = False,
+    show_all: ShowAll,
     saved: ResultFiles,
     show: Output,
 ) -> None:
@@ -401,10 +401,10 @@ def grade(
     answers: Path = option("Questions (ids or texts) and answers: .json, .jsonl or .csv.", "FILE"),
     *,
     run: str | None = option("Needed where there are several.", "NAME"),
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
     prices: str | None = option("File of a price list that is not among the cards.", "LIST"),
-    right: Right = None,
+    right: Right,
     saved: ResultFiles,
     show: Output,
 ) -> None:

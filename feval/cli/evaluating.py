@@ -76,9 +76,9 @@ def request_options(
         if not (_extra(field)["rare"] or name in rare)
     ]
     parameters += price_changes
-    parameters.append(keyword("drop", Drop, None))
+    parameters.append(keyword("drop", Drop))
     if not overriding:
-        parameters.append(keyword("settings_file", _SettingsFile, None))
+        parameters.append(keyword("settings_file", _SettingsFile))
 
     def build(values: Record) -> Record:
         dropped = {drop_field(name): "drop" for name in values.pop("drop") or ()}
@@ -128,11 +128,9 @@ def drop_field(name: str) -> str:
 
 def result_options(files: str) -> Decorator:
     """Give a command --out (which writes `files`) and --force; their values come as `saved`."""
-    out = option(f"Write {files} there.", "DIR", name="--out")
-    force = option("Replace files that are there with other content.", name="--force")
     parameters = [
-        keyword("out", Annotated[Path | None, out], None),
-        keyword("force", Annotated[bool, force], default=False),
+        keyword("out", Path | None, option(f"Write {files} there.", "DIR")),
+        keyword("force", bool, option("Replace files that are there with other content.")),
     ]
     return expanded("saved", parameters, lambda values: ResultFiles(**values))
 

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 @result_options("estimate.csv, .json, .png and receipt.json")
 def estimate(
     *,
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    llm: LLMName = None,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
+    llm: LLMName,
     g: Annotated[int, option("Calls per question to estimate from.", "CALLS")] = 5,
     m: Annotated[
         str, option("Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.", "VOTES")
@@ -120,9 +120,9 @@ def estimate(
 def plan(
     budget: str = option("Such as 20usd or 500000tokens.", "AMOUNT", show_default=False),
     *,
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    llm: LLMName = None,
+    recordings: RecordingFolders,
+    dataset: DatasetName,
+    llm: LLMName,
     options: dict[str, Any],
     show: Output,
 ) -> None:
@@ -153,11 +153,12 @@ def _files(name: str, numbers: Record, rows: str, picture: Any) -> dict[str, byt
 
 @result_options("couple.csv, .json and .png")
 def couple(
-    recordings: RecordingFolders = None,
+    *,
+    recordings: RecordingFolders,
     independent: list[Path] | None = option(
         "The same LLMs with noise of their own; repeat for several.", "DIR"
     ),
-    dataset: DatasetName = None,
+    dataset: DatasetName,
     llms: list[str] | None = option(
         "Repeat for several. Default: all that share noise.", "NAME", name="--llm"
     ),
@@ -167,8 +168,7 @@ def couple(
     scorer: str | None = option(
         "Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.", "NAME"
     ),
-    drop: Drop = None,
-    *,
+    drop: Drop,
     saved: ResultFiles,
     show: Output,
 ) -> None:

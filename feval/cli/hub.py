@@ -248,15 +248,15 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
 
 
 def pull(
+    *,
     address: str = argument(
         "Repository on the Hub; the revision is a commit, tag or branch.",
         "NAMESPACE/NAME[@REVISION]",
     ),
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
+    dataset: OnlyDatasets,
+    llm: OnlyLLMs,
     no_texts: bool = option("Leave out the texts of the LLMs, which are most of the bytes."),
     out: Path | None = option("New folder for it. Default: the Hub's cache alone.", "DIR"),
-    *,
     show: Output,
 ) -> None:
     """Fetch a recording from the Hugging Face Hub.

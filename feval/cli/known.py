@@ -19,6 +19,7 @@ _SHOWN_QUESTIONS = 5
 
 
 def ls(
+    *,
     what: str = argument(
         "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
         " a method for its fields, or questions.",
@@ -30,9 +31,8 @@ def ls(
     questions_file: Path | None = option(
         "Read them from FILE. Default: the cache, else the Hub.", "FILE", name="--questions"
     ),
-    answer_kind: AnswerKind = None,
+    answer_kind: AnswerKind,
     out: Path | None = option("Write the questions to this file, as JSON Lines.", "FILE"),
-    *,
     show: Output,
 ) -> None:
     """List what feval knows by name, or the questions of a dataset.

@@ -78,7 +78,7 @@ _PRICE_CHANGES: Record = {
     ],
     "tier": Annotated[str | None, option("What the same would cost in a batch.", "batch")],
 }
-price_changes = [keyword(name, option, None) for name, option in _PRICE_CHANGES.items()]
+price_changes = [keyword(name, option) for name, option in _PRICE_CHANGES.items()]
 """--price, --price-time and --tier; `fold_prices` makes a price list of them."""
 UsersMethods = Annotated[
     list[str] | None,
@@ -126,7 +126,7 @@ def fold_prices(options: Record, prices: str | None = None) -> Any:
     return options.get("prices")
 
 
-prices_option = expanded("prices", [keyword("prices", Prices, None), *price_changes], fold_prices)
+prices_option = expanded("prices", [keyword("prices", Prices), *price_changes], fold_prices)
 """Gives a command --prices and what changes them; the list's name comes as `prices`."""
 
 

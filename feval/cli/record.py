@@ -117,10 +117,9 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
         for name, field in fields.items()
         if field.description
     ]
-    key = Option("--set", metavar="KEY=VALUE", help=_SET_HELP)
-    parameters.append(keyword("pairs", Annotated[list[str] | None, key], None))
+    pair = Option("--set", metavar="KEY=VALUE", help=_SET_HELP)
     file = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
-    parameters.append(keyword("settings", Annotated[Path | None, file], None))
+    parameters += keyword("pairs", list[str] | None, pair), keyword("settings", Path | None, file)
 
     def build(options: Record) -> AskingSettings:
         """Settings of a file and of the command line, which comes first. Paths in the file start
@@ -347,9 +346,7 @@ class RecordSettings(AskingSettings):
 
 
 @settings_options(RecordSettings)
-def record(
-    out: NewFolder, *, settings: RecordSettings, dry_run: DryRun = False, show: Output
-) -> None:
+def record(out: NewFolder, *, settings: RecordSettings, dry_run: DryRun, show: Output) -> None:
     """Record an LLM on a dataset.
 
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to
@@ -513,7 +510,7 @@ def score(
     out: NewFolder,
     *,
     settings: ScoreSettings,
-    dry_run: DryRun = False,
+    dry_run: DryRun,
     machines: Machines,
     show: Output,
 ) -> None:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 @machine_options
 def import_(
+    *,
     format_name: str = argument("See `feval ls formats`.", "FORMAT"),
     source: Path = argument("File or folder to import.", "SOURCE"),
     dataset: str | None = option(
@@ -73,13 +74,13 @@ def import_(
     llm: list[str] | None = option(
         "Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.", "NAME"
     ),
-    answer_kind: AnswerKind = None,
+    answer_kind: AnswerKind,
     questions: Path | None = option("Question texts and gold answers, if SOURCE has none.", "FILE"),
     counter: str | None = option("Token counter: usage, words or tiktoken:ENCODING.", "NAME"),
     answers: Annotated[
         str, option("stored (as SOURCE has them) or text (extracted again).", "FROM")
     ] = "stored",
-    equality: Equality = None,
+    equality: Equality,
     columns: list[str] | None = option(
         "Of a table: the column of this meaning (ignore: it is not read). Repeat for several.",
         "NAME=COLUMN",
@@ -105,7 +106,6 @@ def import_(
     ),
     trust_layout: bool = option("Take a published layout that never read a real file."),
     dry_run: bool = option("Of a table: show what its columns are read as, and write nothing."),
-    *,
     machines: Machines,
     show: Output,
 ) -> None:
@@ -218,12 +218,12 @@ def info(recording: RecordingFolder, *, show: Output) -> None:
 
 @machine_options
 def export(
+    *,
     recording: RecordingFolder,
     to: str = option("jsonl, csv, parquet or every-eval-ever.", "FORMAT"),
     out: Path = option("The file to make; a folder for every-eval-ever.", "FILE"),
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
-    *,
+    dataset: OnlyDatasets,
+    llm: OnlyLLMs,
     machines: Machines,
     show: Output,
 ) -> None:
@@ -264,7 +264,7 @@ def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -
 def merge(
     recordings: Annotated[list[Path], argument("Two or more.", "RECORDING...")],
     out: NewFolder,
-    equality: Equality = None,
+    equality: Equality,
     *,
     show: Output,
 ) -> None:
@@ -283,8 +283,8 @@ def merge(
 def select(
     recording: RecordingFolder,
     out: NewFolder,
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
+    dataset: OnlyDatasets,
+    llm: OnlyLLMs,
     questions_file: Path | None = option(
         "Keep the questions with these ids, one per line.", "FILE"
     ),
@@ -329,14 +329,14 @@ def select(
 
 @machine_options
 def extract(
+    *,
     recording: RecordingFolder,
     out: NewFolder,
-    answer_kind: AnswerKind = None,
+    answer_kind: AnswerKind,
     answers: Annotated[
         str, option("text: extract again; stored: only normalize the stored answers.", "FROM")
     ] = "text",
-    equality: Equality = None,
-    *,
+    equality: Equality,
     machines: Machines,
     show: Output,
 ) -> None:
@@ -389,12 +389,13 @@ _FIRST = 100
 
 
 def show(
+    *,
     recording: RecordingFolder,
     question: str | None = argument(
         "Id of a question, or words of its text. Default: list.", "[QUESTION]"
     ),
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
+    dataset: OnlyDatasets,
+    llm: OnlyLLMs,
     sample: list[int] | None = option("Only this CoT, from 0; repeat for several.", "INDEX", min=0),
     reasoning: bool = option("Show thoughts, too."),
     first: int | None = option(
@@ -404,11 +405,10 @@ def show(
         min=1,
         show_default=False,
     ),
-    right: Right = None,
+    right: Right,
     disagree: bool = option("List only questions on which gold and verdict disagree."),
     html: Path | None = option("Make a page to explore the recording in a browser.", "FILE"),
     force: bool = option("Replace the file at --html."),
-    *,
     show: Output,
 ) -> None:
     """List the questions of a recording, the hardest first, or show one with its CoTs.
@@ -478,6 +478,7 @@ _MOST_DIFFERENCES = 20
 
 @machine_options
 def verify(
+    *,
     recording: Path | None = argument(
         "Folder of a recording or a report, or a receipt.json; also on the Hub.",
         "RECORDING|RECEIPT",
@@ -486,10 +487,9 @@ def verify(
     recordings: list[Path] | None = option(
         "Where a receipt's recording is, if it moved.", "DIR", name="--recording"
     ),
-    methods: UsersMethods = None,
-    sandbox: Sandbox = False,
+    methods: UsersMethods,
+    sandbox: Sandbox,
     prices: str | None = option("A price list of your own that the receipt needs.", "LIST"),
-    *,
     refit: bool = option("Let methods learn again what the receipt says they learnt."),
     machines: Machines,
     show: Output,

@@ -47,13 +47,14 @@ CostLimit = Annotated[float | None, option("Stop before spending more.", "USD")]
 
 @prices_option
 def serve(
+    *,
     recordings: list[Path] | None = argument(
         "Folders. Default: those in FEVAL_RECORDING.", "RECORDING"
     ),
     port: Annotated[int, option("0 takes any free one.", min=0, max=65535)] = 8000,
     host: Host = "127.0.0.1",
-    dataset: OnlyDatasets = None,
-    llm: OnlyLLMs = None,
+    dataset: OnlyDatasets,
+    llm: OnlyLLMs,
     seed: Annotated[int, option("Random seed of the draws.")] = 0,
     order: Annotated[str, option("seeded or recorded.", "ORDER")] = "seeded",
     recycle: bool = option("Reuse CoTs, marked as such, when they run out."),
@@ -69,9 +70,8 @@ def serve(
     ] = "refuse",
     upstream: str | None = option("Base URL of the server that is asked on a miss.", "URL"),
     record: Path | None = option("New recording of what was asked there.", "DIR"),
-    api_key_env: KeyVariable = None,
-    cost_limit: CostLimit = None,
-    *,
+    api_key_env: KeyVariable,
+    cost_limit: CostLimit,
     prices: str | None,
     show: Output,
 ) -> None:
@@ -220,17 +220,18 @@ def tiny_server(
 
 @prices_option
 def proxy(
+    *,
     upstream: str = option("Base URL of the server, usually with /v1 at its end.", "URL"),
     record: Path = option("Folder of the recording; its journal is DIR.journal.", "DIR"),
     dataset: Annotated[str, option("Id of the recorded dataset.", "ID")] = "proxied",
     questions: Path | None = option(
         "JSON Lines or CSV; looked for in the last user message.", "FILE"
     ),
-    answer_kind: AnswerKind = None,
-    equality: Equality = None,
-    api_key_env: KeyVariable = None,
+    answer_kind: AnswerKind,
+    equality: Equality,
+    api_key_env: KeyVariable,
     forward_unrecorded: bool = option("Pass on what cannot be recorded, too."),
-    cost_limit: CostLimit = None,
+    cost_limit: CostLimit,
     allow_field: list[str] | None = option(
         "Record requests with this field, named like a key's.", "NAME"
     ),
@@ -240,7 +241,6 @@ def proxy(
     port: Port = 0,
     host: Host = "127.0.0.1",
     seal: bool = option("Only make the recording; serve nothing."),
-    *,
     prices: str | None,
     show: Output,
 ) -> None:
