@@ -48,6 +48,7 @@ import numpy as np
 
 from feval.errors import NotExactError
 from feval.estimators.arrays import Bools, Floats, Int64, Integers, Numbers, Result, Rows, UInt64
+from feval.estimators.per_question import distinct
 from feval.estimators.plurality import VoteCounts, binomials
 
 MOST_TERMS = 50_000_000
@@ -377,19 +378,14 @@ def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers,
     Of each layer: [P] its pools, [P] their rows, [N, 1 + K] the counts, and [R] for each run of
     equal counts the row in the layer below that has one sample of it less.
     """
-    codes = _codes(np.arange(int(counts.max(initial=0)) + 1))
     layers: list[tuple[Rows, Rows, Integers]] = []
     children: list[Integers] = []
     smaller = counts[:0]
     for total in range(int(totals.max(initial=0)), -1, -1):
         own = np.flatnonzero(totals == total)
         found = np.concatenate([counts[own], smaller])
-        _, kept, rows = np.unique(
-            codes[found].sum(axis=1, dtype=np.uint64), return_index=True, return_inverse=True
-        )
+        kept, rows = distinct(found.T)
         subpools = found[kept]
-        if not (found == subpools[rows]).all():
-            raise AssertionError("two counts share a key")
         layers.append((own, rows[: len(own)], subpools))
         children.append(rows[len(own) :].astype(np.int32))
         # without one sample of each run's last candidate, which leaves the counts in order
@@ -560,8 +556,7 @@ def _key_sums(counts: Integers) -> UInt64:
 def _keys(counts: Integers) -> UInt64:
     """[N] keys of counts [N, 1 + K]; those of samples without an answer have codes of their own.
 
-    Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its
-    table.
+    Two of a million counts share a key with probability 3e-8.
     """
     return _codes(counts[:, 0].astype(np.uint64) << np.uint64(32)) + _key_sums(counts[:, 1:])
 
@@ -637,9 +632,7 @@ def _one_more(
         grown.append(more)
         shares.append(reach[allowed] * alike * votes / drawn)
     together = np.concatenate(grown)
-    _, first, place = np.unique(_keys(together), return_index=True, return_inverse=True)
-    if not (together == together[first][place]).all():
-        raise AssertionError("two counts share a key")
+    first, place = distinct(together.T)
     return together[first], np.bincount(place, np.concatenate(shares), minlength=len(first)).astype(
         np.float64
     )
