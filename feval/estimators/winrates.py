@@ -301,19 +301,11 @@ def preference_cycle(margins: npt.ArrayLike, *, confidence: float = 0.95) -> tup
     one, two = np.triu_indices(count, 1)
     values = shares[:, one, two]
     sure = holm(difference_test(values).p_value) <= 1.0 - confidence
-    beats = _better(values, sure, count)
+    mean, beats = values.mean(axis=0), np.zeros((count, count), bool)
+    beats[one, two], beats[two, one] = sure & (mean > 0), sure & (mean < 0)
     return min(
         filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=()
     )
-
-
-def _better(values: Floats, sure: Bools, count: int) -> Bools:
-    """[L, L] which LLM is better than which, for values [Q, P] of all pairs, where that is sure."""
-    better = np.zeros((count, count), bool)
-    one, two = np.triu_indices(count, 1)
-    mean = values.mean(axis=0)
-    better[one, two], better[two, one] = sure & (mean > 0), sure & (mean < 0)
-    return better
 
 
 def _shortest_cycle(beats: Bools, start: int) -> tuple[int, ...]:
