@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 
 from feval.estimators.arrays import Floats, Integers, Result, Rows
 from feval.estimators.per_question import descending, signatures_of_counts
@@ -65,7 +66,7 @@ def strata_summary(
     signatures = signatures_of_counts(gold, rivals, no_answer)
     answers = np.column_stack([signatures.correct, signatures.rivals])
     outcomes = np.column_stack([answers, signatures.no_answer])
-    entropy = np.abs((outcomes * np.log(np.where(outcomes > 0.0, outcomes, 1.0))).sum(axis=1))
+    entropy = scipy.special.entr(outcomes).sum(axis=1)
     stratum = np.searchsorted(upper, signatures.correct[signatures.rows], side="left")
     members = [signatures.rows[stratum == t] for t in range(len(upper))]
     return Strata(_means(entropy, members), _means(descending(answers), members))

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import chain, combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -262,13 +264,10 @@ def compositions(total: int, parts: int) -> Int64:
     """[N, parts] all ordered sums of parts from 0 that make the total, lexicographically; N =
     C(total + parts - 1, total).
     """
-    parts_so_far, left = np.empty((1, 0), np.int64), np.array([total])
-    for _ in range(parts - 1):
-        ways = left + 1
-        head = np.arange(int(ways.sum())) - np.repeat(np.cumsum(ways) - ways, ways)
-        parts_so_far = np.column_stack([np.repeat(parts_so_far, ways, axis=0), head])
-        left = np.repeat(left, ways) - head
-    return np.column_stack([parts_so_far, left])
+    places, bars = total + parts - 1, parts - 1
+    chosen = np.fromiter(chain.from_iterable(combinations(range(places), bars)), np.int64)
+    between = chosen.reshape(comb(places, bars), bars)
+    return np.diff(between, axis=1, prepend=-1, append=places) - 1
 
 
 def descending(rivals: Any) -> Any:
