@@ -341,12 +341,6 @@ class LineIndex(Generic[Key]):
     def __init__(self) -> None:
         self._lines: dict[Key, array[int]] = {}
 
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def add(self, key: Key, number: int, offset: int) -> None:
         """Add a line."""
         self._lines.setdefault(key, array("Q")).extend((number, offset))

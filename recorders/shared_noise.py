@@ -67,9 +67,6 @@ class TokenNoise:
             words += blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self._tokens: Words = np.frombuffer(bytes(words), "<u8").astype(np.uint64)
 
-    def __len__(self) -> int:
-        return len(self._tokens)
-
     def exponentials(self, question: int, samples: npt.ArrayLike, position: int) -> Floats:
         """Return the random numbers [rows, tokens] of samples [rows] at a position in the answer;
         never 0 nor infinite.

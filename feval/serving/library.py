@@ -275,9 +275,6 @@ class BoundedCache(Generic[_Key, _Value]):
         self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def get(self, key: _Key) -> _Value | None:
         """Return a value; `None` if it is not in the cache."""
         with self._lock:
