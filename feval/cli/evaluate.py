@@ -107,12 +107,14 @@ def run(
             )
             return f"{counted(total, 'question')} x {counted(replicates or 1, 'draw')}"
 
-        running: dict[str, Any] = {
-            "executor": executor,
-            "progress": announce_long_run(progress, draws),
-        }
         result = evaluate(
-            chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit
+            chosen,
+            questions,
+            replayed,
+            **request.arguments(),
+            executor=executor,
+            progress=announce_long_run(progress, draws),
+            time_limit=time_limit,
         )
     if result.usd is None:
         note_missing_dollars(show, request.prices, replayed)
@@ -188,9 +190,16 @@ def curve(
         if sweep is not None:
             budgets = dict([_swept(method, None, n, sweep)])
         opened = [open_place(folder) for folder in recording_folders(recordings)]
-        given = without_none(options)
-        given |= {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
-        plan, users, absent = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
+        plan, users, absent = listed_plan(
+            opened,
+            methods,
+            dataset=dataset,
+            llms=llms,
+            budgets=budgets,
+            fields=fields,
+            price_list=options.get("prices"),
+            **without_none(options),
+        )
         show.note(*(one.reason for one in absent))
         show_comparison(
             plan, saved, show, machines, show_all=show_all, recordings=opened, methods=users
@@ -209,10 +218,17 @@ def curve(
             f" say which with {'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
     with machines as executor:
-        given = options | {"method": method, "settings": fields}
-        given |= {"field": field, "values": tuple(values), "measures": measures}
         request, questions, replayed = open_request(
-            CurveRequest, recordings, dataset, llms, **given
+            CurveRequest,
+            recordings,
+            dataset,
+            llms,
+            method=method,
+            settings=fields,
+            field=field,
+            values=tuple(values),
+            measures=measures,
+            **options,
         )
         request = request.simplest()
         if cascade:
@@ -232,7 +248,7 @@ def curve(
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             counts = range(1, most + 1)  # some methods need more than one
             usual = [n for n in counts if measures or is_in_range(method, {**fields, field: n})]
-            request = request.changed(values=(*(usual or [most]),))
+            request = request.changed(values=tuple(usual or [most]))
         result = request.compute(questions, replayed, executor=executor)
     if any(point.usd_per_question is None for point in result.points):
         note_missing_dollars(show, request.prices, replayed)

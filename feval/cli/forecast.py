@@ -91,9 +91,15 @@ def estimate(
     votes = tuple(parse_counts(m, "--m", "votes"))
     methods = tuple(name.strip() for name in method.split(","))
     with machines as executor:
-        given = options | {"g": g, "m": votes, "methods": methods}
         request, questions, replayed = open_request(
-            EstimateRequest, recordings, dataset, [llm] if llm else None, **given
+            EstimateRequest,
+            recordings,
+            dataset,
+            [llm] if llm else None,
+            g=g,
+            m=votes,
+            methods=methods,
+            **options,
         )
         result = forecast_votes(questions, replayed[0], **request.arguments(), executor=executor)
     numbers = result.to_dict()

@@ -109,7 +109,8 @@ def push(
     else:
         recording = local_folder(recording)
         source = recording.name
-        options |= {} if words is None else _read_words(words)
+        if words is not None:
+            options |= _read_words(words)
         options["prices"] = prices
         options["licence"] = _complete(
             options.get("licence") or publish.known_licence(recording, seen)
@@ -235,8 +236,7 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
     folders: dict[str, list[int]] = {}
     for place, paths in enumerate((todo.new, todo.changed, todo.unchanged, todo.removed)):
         for path in paths:
-            name = path if path.count("/") == 0 else f"{path.split('/')[0]}/"
-            counts = folders.setdefault(name, [0] * 5)
+            counts = folders.setdefault("".join(path.partition("/")[:2]), [0] * 5)
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
     rows = [

@@ -74,10 +74,9 @@ class Output:
         if self.json or self.quiet or sys.stderr is None or not sys.stderr.isatty():
             yield
             return
-        from rich.console import Console
         from rich.live import Live
 
-        console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        console = _console(stderr=True)
 
         def drawn() -> RichTable | str:
             table = make()
@@ -99,12 +98,11 @@ class Output:
 
 
 def _page(pieces: Sequence[Line | Table]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     # as git does: colours, and no waiting for what fits the screen
     os.environ.setdefault("LESS", "FRX")
-    console = Console(markup=False, highlight=False, emoji=False)
+    console = _console()
     with console.pager(styles=True):
         for piece in pieces:
             if isinstance(piece, tuple):
@@ -120,10 +118,14 @@ def print_table(table: Table, *, apart: bool) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
         print("\n" if apart else "", plain(table), sep="", end="")
         return
+    _draw(table, _console())
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A terminal that shows texts as they are."""
     from rich.console import Console
 
-    console = Console(markup=False, highlight=False, emoji=False)
-    _draw(table, console)
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 def _draw(table: Table, console: Console) -> None:

@@ -494,8 +494,11 @@ class ScoreSettings(AskingSettings):
         """What is to be scored, checked."""
         if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
             raise UsageError("calls and orders are for --pairwise, which was not given.")
-        which: Record = {"datasets": self.dataset, "llms": self.llm}
-        which["retry_refused"] = self.retry_refused
+        which: Record = {
+            "datasets": self.dataset,
+            "llms": self.llm,
+            "retry_refused": self.retry_refused,
+        }
         if self.pairwise:
             return PairwiseComparison.from_recording(
                 recording, scorer, calls=self.calls, orders=self.orders, **which

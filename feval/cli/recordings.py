@@ -255,9 +255,8 @@ def export(
 def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -> None:
     """Show a new recording, and its notes except those in `shown_notes`."""
     recording = open_recording(out)
-    for sentence in recording.manifest.raw["notes"]:
-        if sentence not in shown_notes:
-            show.note(str(sentence))
+    notes = recording.manifest.raw["notes"]
+    show.note(*(sentence for sentence in notes if sentence not in shown_notes))
     show.result(info_dict(recording), info_headline(recording))
 
 
