@@ -326,7 +326,7 @@ class _Lister:
         """The LLMs of each entry: those of a method that takes several together, else each
         alone.
         """
-        names = tuple(llms) if llms is not None else tuple(self.most)
+        names = tuple(self.most if llms is None else llms)
         if takes_several(method):
             return [names]
         if llms is None and isinstance(method, type):

@@ -212,18 +212,21 @@ class BudgetEnvironment:
                 ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
             )
             raise UsageError(f"Action {action!r} is not possible now; possible are: {possible}.")
+        reward, truncated = 0.0, False
         if action == STOP:
             reward = self._stop()
-            return self._observation(), reward, not self._queue, False, self._info()
-        llm = self._current.llm + (action == NEXT_LLM)
-        self._costs[llm] = self._now[llm][1].pop()
-        self._spent = self._closed + sum(self._costs)
-        if self._spent > self._budget:  # not affordable: the answer stays as it was
-            reward = self._stop()
-            self._queue = []
-            return self._observation(), reward, False, True, self._info()
-        self._current.act(action)
-        return self._observation(), 0.0, False, False, self._info()
+        else:
+            llm = self._current.llm + (action == NEXT_LLM)
+            self._costs[llm] = self._now[llm][1].pop()
+            self._spent = self._closed + sum(self._costs)
+            truncated = self._spent > self._budget
+            if truncated:  # not affordable: the answer stays as it was
+                reward = self._stop()
+                self._queue = []
+            else:
+                self._current.act(action)
+        terminated = not (self._queue or truncated)
+        return self._observation(), reward, terminated, truncated, self._info()
 
     def as_gymnasium(self) -> Any:
         """Return this environment as a `gymnasium.Env`, for Gymnasium's wrappers and learners.

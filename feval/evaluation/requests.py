@@ -357,11 +357,14 @@ class CurveRequest(RunRequest):
     def simplest(self) -> CurveRequest:
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
         default = EvaluationOptions().arguments()
-        others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
         is_plain = (self.method, self.field) == ("self-consistency", "n") and not (
             self.settings
             or len(self.llms) > 1
-            or any(default[name] != value for name, value in others.items())
+            or any(
+                default[name] != value
+                for name, value in self.arguments().items()
+                if name not in _PLAIN
+            )
         )
         return self.changed(field=None) if is_plain else self
 

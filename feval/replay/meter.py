@@ -634,8 +634,7 @@ class MeteredLLM:
         return self._tokens[index] + self._before.get(index, 0)
 
     def _handed_places(self, cots: CoT | LLMResponse | Sequence[CoT]) -> list[int]:
-        one = isinstance(cots, CoT | LLMResponse) or not isinstance(cots, Sequence)
-        several: Any = [cots] if one else cots
+        several: Any = cots if isinstance(cots, Sequence) else [cots]
         places: list[int] = []
         for each in several:
             own = each.samples if isinstance(each, LLMResponse) else [getattr(each, "sample", -1)]
@@ -680,9 +679,12 @@ def _message_list(messages: Any) -> MessageList | None:
         return None
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    known = isinstance(messages, Sequence) and len(messages) > 0
-    if not known or not all(
-        isinstance(each, Mapping) and {"role", "content"} <= each.keys() for each in messages
+    if not (
+        isinstance(messages, Sequence)
+        and messages
+        and all(
+            isinstance(each, Mapping) and {"role", "content"} <= each.keys() for each in messages
+        )
     ):
         raise UsageError(
             "A CoT is replied to with a text, or with a list of messages {'role': ..., 'content':"

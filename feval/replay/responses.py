@@ -183,12 +183,9 @@ class Source(Protocol):
         """
         price = self.known_price()
         require_plain(self.billing, price, extra_prompt_tokens > 0)
-        prompts, each = (
-            int(billed_prompts(self.billing, rounds, cots)),
-            self.known_prompt_tokens("no dollars"),
-        )
-        prompt_tokens = prompts * each + extra_prompt_tokens
-        return float(usd(price, prompt_tokens, output_tokens, context=each))
+        each = self.known_prompt_tokens("no dollars")
+        prompts = int(billed_prompts(self.billing, rounds, cots)) * each + extra_prompt_tokens
+        return float(usd(price, prompts, output_tokens, context=each))
 
     def cot_dollars(self, place: int, tokens: int) -> float | None:
         """Return the USD of a CoT's output tokens, or what it states; `None` without either."""
