@@ -230,11 +230,11 @@ def _parse(path: Path, text: str) -> Record:
 def _loader_class() -> Any:
     """Return PyYAML's safe loader (in C where there is one) with the scalars of JSON only."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    loader: Any = type("CardLoader", (base,), {"yaml_implicit_resolvers": {}})
     # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's
     # words are enough here.
     for tag, pattern, starts in (
-        ("bool", r"(?:true|false)\Z", ("t", "f")),
+        ("bool", r"(?:true|false)\Z", "tf"),
         ("null", r"(?:null|~|)\Z", ("n", "~", "")),
         ("int", r"-?(?:0|[1-9][0-9]*)\Z", _NUMBER_START),
         (
@@ -243,9 +243,8 @@ def _loader_class() -> Any:
             _NUMBER_START,
         ),
     ):
-        for start in starts:
-            resolvers.setdefault(start, []).append((_TAG + tag, re.compile(pattern)))
-    return type("CardLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+        loader.add_implicit_resolver(_TAG + tag, re.compile(pattern), starts)
+    return loader
 
 
 def refuse_bombs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from pydantic import Field
 
 from feval import hub, publish
-from feval.cards.front_matter import read_front_matter
+from feval.cards.front_matter import read_body, read_front_matter
 from feval.cli.commands import argument, option
 from feval.cli.options import OnlyDatasets, OnlyLLMs, read_text
 from feval.cli.output import Output, quiet_matplotlib, say
@@ -169,9 +168,8 @@ def _read_words(path: Path) -> Record:
     languages = [front.language] if isinstance(front.language, str) else front.language
     stated = front.license or (OTHER if front.license_name or front.license_link else None)
     licence = None if stated is None else Licence(stated, front.license_name, front.license_link)
-    words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
-    read = {"title": front.title, "licence": licence, "languages": languages}
-    return read | {"words": words or None}
+    words = read_body(path).strip() or None
+    return {"title": front.title, "licence": licence, "languages": languages, "words": words}
 
 
 def _complete(licence: Licence | None) -> Licence:
