@@ -38,6 +38,7 @@ from os.path import commonprefix
 from typing import NamedTuple
 
 from feval.answers import date, markers, number, text as free_text
+from feval.answers.markers import Match
 from feval.values import Pairs
 
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
@@ -214,7 +215,7 @@ def _read(text: str, options: _Options) -> _Reading | None:
     return None
 
 
-def _head(text: str, options: _Options) -> re.Match[str] | None:
+def _head(text: str, options: _Options) -> Match | None:
     """The label a text begins with."""
     match = options.patterns.head.match(text)
     if match is None or not _written(match, options):
@@ -222,13 +223,13 @@ def _head(text: str, options: _Options) -> re.Match[str] | None:
     return match if not match["bare"] or match["named"] or _stands_alone(match, options) else None
 
 
-def _written(match: re.Match[str], options: _Options) -> str:
+def _written(match: Match, options: _Options) -> str:
     """The label as the question writes it; empty where a folded one could be two."""
     written: str = match["bracketed"] or match["ended"] or match["bare"]
     return options.labels.get(written) or options.labels.get(written.casefold(), "")
 
 
-def _stands_alone(match: re.Match[str], options: _Options) -> bool:
+def _stands_alone(match: Match, options: _Options) -> bool:
     """Whether a label that a word follows is a label: its option follows, or it is no word of a
     sentence.
     """
@@ -241,7 +242,7 @@ def _stands_alone(match: re.Match[str], options: _Options) -> bool:
     )
 
 
-def _begins_row(head: re.Match[str], options: _Options) -> bool:
+def _begins_row(head: Match, options: _Options) -> bool:
     following = options.patterns.row.match(head.string, head.end("mark"))
     return following is not None and options.labels[following[1]] != _written(head, options)
 

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from feval.answers import markers
-from feval.answers.markers import Segment
+from feval.answers.markers import Match, Segment
 
 _DIRECT = re.compile(
     r"(?>(?:\\[a-z]+|[^a-z0-9])*)(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
@@ -64,19 +64,19 @@ class ClosedSet(NamedTuple):
         match = self._direct(_folded(raw[:400])) or self._first(self.extract(raw) or "")
         return match.lastgroup if match else None
 
-    def _of_segment(self, segment: Segment) -> re.Match[str] | None:
+    def _of_segment(self, segment: Segment) -> Match | None:
         if segment.verb:
             return self._first(segment.text)
         return self._direct(segment.text) or (self._last(segment.text) if segment.final else None)
 
-    def _direct(self, text: str) -> re.Match[str] | None:
+    def _direct(self, text: str) -> Match | None:
         match = self._first(text)
         return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
 
-    def _first(self, text: str) -> re.Match[str] | None:
+    def _first(self, text: str) -> Match | None:
         return next((match for match in self.pattern.finditer(text) if match.lastgroup), None)
 
-    def _last(self, text: str) -> re.Match[str] | None:
+    def _last(self, text: str) -> Match | None:
         named = [match for match in self.pattern.finditer(text) if match.lastgroup]
         return named[-1] if named else None
 

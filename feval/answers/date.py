@@ -20,7 +20,7 @@ import re
 import unicodedata
 
 from feval.answers import markers
-from feval.answers.markers import Segment
+from feval.answers.markers import Match, Segment
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -74,7 +74,7 @@ def _readable(text: str) -> str:
     return text.replace("\\text{", " ").replace("\\,", " ").replace("{,}", ",").replace("\\/", "/")
 
 
-def _of_segment(segment: Segment) -> re.Match[str] | None:
+def _of_segment(segment: Segment) -> Match | None:
     text = markers.affirmed(segment.text)
     if _DENIED.match(text):
         return None
@@ -83,13 +83,13 @@ def _of_segment(segment: Segment) -> re.Match[str] | None:
     return _direct(text) or (_last(text) if segment.final else None)
 
 
-def _direct(text: str) -> re.Match[str] | None:
+def _direct(text: str) -> Match | None:
     """The date a text begins with, markup and the day of the week aside."""
     match = _DATE.search(text)
     return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
 
 
-def _last(text: str) -> re.Match[str] | None:
+def _last(text: str) -> Match | None:
     digit = max(map(text.rfind, "0123456789"))
     if digit < 0 or not _PART.search(text):
         return None
@@ -98,7 +98,7 @@ def _last(text: str) -> re.Match[str] | None:
     return near or markers.last_match(_DATE, text)
 
 
-def _key(match: re.Match[str]) -> str | None:
+def _key(match: Match) -> str | None:
     year = match["y"] or match["iso_y"] or match["name_y"] or match["day_y"]
     name = match["name"] or match["day_name"]
     month = _MONTHS.index(name[:3].lower()) + 1 if name else int(match["m"] or match["iso_m"])

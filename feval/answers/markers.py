@@ -34,6 +34,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 _Answer = TypeVar("_Answer")
+Match = re.Match[str]
 
 PHRASES = 8
 """How many of a CoT's last answer phrases are read."""
@@ -273,7 +274,7 @@ def answer(
 
 
 @lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
-def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
+def _matches(text: str, phrase: re.Pattern[str]) -> tuple[Match, ...]:
     """All matches of a phrase."""
     lower = text
     if not text.isascii():
@@ -285,7 +286,7 @@ def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
         if lower.isascii()
         else lower.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
     )
-    matches: list[re.Match[str]] = []
+    matches: list[Match] = []
     end = 0
     for start in sorted(_starts(lower, phrase)):
         if start >= end and (match := phrase.match(text, start)):
@@ -343,7 +344,7 @@ def _in_remark(between: str) -> bool:
     )
 
 
-def _segment(text: str, match: re.Match[str]) -> Segment:
+def _segment(text: str, match: Match) -> Segment:
     start = match.end()
     verb = match.lastgroup is not None
     for line in text[start : start + _REACH].splitlines(keepends=True):
@@ -355,7 +356,7 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
     return Segment("", verb, final=not text[start:].strip())
 
 
-def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
+def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> Match | None:
     """Return the last match of a pattern behind a place."""
     last = None
     for match in pattern.finditer(text, start):

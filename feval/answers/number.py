@@ -46,7 +46,7 @@ from fractions import Fraction
 from itertools import islice
 
 from feval.answers import markers
-from feval.answers.markers import Segment
+from feval.answers.markers import Match, Segment
 
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
@@ -361,7 +361,7 @@ def _readable(text: str) -> str:
     return text.replace("~", " ")
 
 
-def _untex(match: re.Match[str]) -> str:
+def _untex(match: Match) -> str:
     kind = match.lastgroup
     plain = _UNTEX.get(kind)
     if plain is not None:
@@ -407,13 +407,13 @@ def _of_segment(segment: Segment) -> str | None:
     return _word(text) or _last(text)
 
 
-def _direct(text: str) -> re.Match[str] | None:
+def _direct(text: str) -> Match | None:
     """The number a text begins with, markup and words such as "about" or "x =" aside."""
     match = _search(text)
     return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
 
 
-def _equation(text: str, first: re.Match[str]) -> str:
+def _equation(text: str, first: Match) -> str:
     """The first number of a text, or the right-hand side of its equation; empty where that is an
     expression.
     """
@@ -436,7 +436,7 @@ def _equation(text: str, first: re.Match[str]) -> str:
     return _number(text, first)
 
 
-def _number(text: str, match: re.Match[str]) -> str:
+def _number(text: str, match: Match) -> str:
     """The number of a match as it is written; empty where it is a term of an expression, such as
     the 1 of n+1.
     """
@@ -461,7 +461,7 @@ def _is_term(text: str, start: int, sign: str | None) -> bool:
     )
 
 
-def _search(text: str, start: int = 0) -> re.Match[str] | None:
+def _search(text: str, start: int = 0) -> Match | None:
     digit = _DIGIT.search(text, start)
     if digit is None:
         return None
@@ -501,7 +501,7 @@ def _word(text: str) -> str | None:
     return bare if bare in _WORDS else None
 
 
-def _value(match: re.Match[str]) -> Fraction | None:
+def _value(match: Match) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
     if match["mixed"]:
         units, part = _decimal(match["mixed"]), _ratio(match["over"], match["under"])

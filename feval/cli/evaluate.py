@@ -83,7 +83,7 @@ def run(
     machines: Machines,
     time_limit: TimeLimit = 60.0,
     sandbox: Sandbox,
-    options: dict[str, Any],
+    options: Record,
     saved: ResultFiles,
     show: Output,
 ) -> None:
@@ -159,7 +159,7 @@ def curve(
     settings: Settings,
     show_all: ShowAll,
     machines: Machines,
-    options: dict[str, Any],
+    options: Record,
     saved: ResultFiles,
     show: Output,
 ) -> None:
@@ -325,7 +325,7 @@ def surface(
         "LIMITS",
     ),
     *,
-    options: dict[str, Any],
+    options: Record,
     saved: ResultFiles,
     show: Output,
 ) -> None:

@@ -76,7 +76,7 @@ def estimate(
         ),
     ] = "unbiased,plug-in,two-call,max-entropy,ldgp",
     machines: Machines,
-    options: dict[str, Any],
+    options: Record,
     saved: ResultFiles,
     show: Output,
 ) -> None:
@@ -129,7 +129,7 @@ def plan(
     recordings: RecordingFolders,
     dataset: DatasetName,
     llm: LLMName,
-    options: dict[str, Any],
+    options: Record,
     show: Output,
 ) -> None:
     """Say what a budget buys, before it is spent.

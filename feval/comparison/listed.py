@@ -29,7 +29,7 @@ from feval.values import Record, RecordLike
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
-_Row = tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]
+_Row = tuple[str, Sequence[str], Record, str, Sequence[Any]]
 
 
 class MethodList(NamedTuple):

@@ -275,6 +275,9 @@ class _CostCurve(Result):
         return float(observed[0]), cost_to_reach(accuracy, self.costs, self.rights)
 
 
+_Lines = Sequence[_CostCurve]
+
+
 @dataclass(frozen=True)
 class Statistics:
     """All statistics of several curves.
@@ -433,7 +436,7 @@ def _lines(
     return lines
 
 
-def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
+def _targets(lines: _Lines) -> tuple[float, ...]:
     """Accuracies between the best of the cheapest points and the worst of the best points; without
     room there, between all.
     """
@@ -445,12 +448,12 @@ def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
     return tuple(np.unique(np.linspace(low, high, _GRID + 2)[1:-1]).tolist())
 
 
-def _ends_of_costs(lines: Sequence[_CostCurve]) -> tuple[list[float], list[float]]:
+def _ends_of_costs(lines: _Lines) -> tuple[list[float], list[float]]:
     """The costs of the curves' cheapest points, and of their most expensive ones."""
     return [float(line.cost[0]) for line in lines], [float(line.cost[-1]) for line in lines]
 
 
-def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
+def _budgets(plan: Plan, lines: _Lines) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
     if planned := sorted(plan.costs):
         return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
@@ -458,7 +461,7 @@ def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
     return list(dict.fromkeys(np.geomspace(min(cheapest), max(dearest), 4)[1:].tolist()))
 
 
-def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[BestPoint, ...]:
+def _best(plan: Plan, lines: _Lines, paired: _PairTests) -> tuple[BestPoint, ...]:
     """The best points at `_budgets`; differences that several budgets need are tested once."""
     ordered = sorted(
         (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), i)
@@ -491,7 +494,7 @@ def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[
     return tuple(found)
 
 
-def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
+def _frontier(lines: _Lines) -> tuple[FrontierPoint, ...]:
     cost = np.concatenate([line.cost for line in lines])
     right = np.concatenate([line.right for line in lines])
     stays = np.zeros(len(cost))
@@ -512,7 +515,7 @@ def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     )
 
 
-def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
+def _areas(plan: Plan, lines: _Lines) -> tuple[HullArea, ...]:
     low, high = map(max, _ends_of_costs(lines))
     if not high > low:
         return ()
@@ -525,7 +528,7 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
 
 
 def _differences(
-    plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests
+    plan: Plan, lines: _Lines, paired: _PairTests
 ) -> dict[str, tuple[AccuracyDifference, ...]]:
     """Differences at equal costs, and those of pairs that share none; each of the two is adjusted
     by itself.
@@ -576,7 +579,7 @@ def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:
     return bool((np.abs(a.answers(0) - b.answers(0)) <= _SAME_ANSWERS).all())
 
 
-def _shared_range(lines: Sequence[_CostCurve]) -> tuple[float, float] | None:
+def _shared_range(lines: _Lines) -> tuple[float, float] | None:
     """The range of costs that all curves have, if only one cost to rounding; `None` where they
     share none.
     """
@@ -602,7 +605,7 @@ def _compared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[tuple[floa
 
 
 def _at_equal_accuracy(
-    plan: Plan, lines: Sequence[_CostCurve]
+    plan: Plan, lines: _Lines
 ) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
     targets = plan.accuracies or _targets(lines)
     costs = {(line.label, target): line.reaches(target) for line in lines for target in targets}
@@ -629,7 +632,7 @@ def _ends(plan: Plan, resampled: Floats) -> tuple[float | None, float | None]:
     return _finite(low), _finite(high)
 
 
-def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
+def _ranking(plan: Plan, lines: _Lines) -> tuple[Rank, ...]:
     if len(lines) < 2:
         return ()
     shared = _shared_range(lines)
@@ -653,7 +656,7 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     return tuple(sorted(rows, key=lambda row: row.rank))
 
 
-def _flips(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[FlipPrice, ...]:
+def _flips(plan: Plan, lines: _Lines, paired: _PairTests) -> tuple[FlipPrice, ...]:
     """Where the cheaper of two curves changes, each at its most accurate point, of these the
     cheapest.
     """
