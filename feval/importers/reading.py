@@ -163,9 +163,9 @@ class _Bounded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1, /) -> bytes:
+    def readinto(self, buffer: Any, /) -> int:
         try:
-            data: bytes = self._stream.read(size)
+            data = self._stream.read(len(buffer))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise SourceError(
                 f"{self._name} is damaged: it could not be expanded beyond byte {self._total}"
@@ -173,16 +173,11 @@ class _Bounded(io.RawIOBase):
             ) from error
         self._total += len(data)
         check_bounds(self._total, self._compressed, self._name)
-        return data
+        buffer[: len(data)] = data
+        return len(data)
 
     def readall(self) -> bytes:
         return b"".join(iter(lambda: self.read(_CHUNK), b""))
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer)
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
 
 
 def check_bounds(expanded: int, compressed: int, name: str) -> None:

@@ -343,6 +343,11 @@ class RepositorySnapshot:
     state: RepoState | None = None
     page: str | None = None
 
+    @property
+    def files(self) -> RecordLike:
+        """Its files, by path."""
+        return {} if self.state is None else self.state.files
+
 
 @frozen
 class Release:
@@ -444,8 +449,11 @@ def prepare(
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
     shown = page_prices(recording, prices)
-    drawn, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
-    numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
+    drawn = picture(recording, shown)
+    surfaces = {
+        f"{SURFACES}-{number}.png": each
+        for number, each in enumerate(surface_pictures(recording, shown), 1)
+    }
     page = Page(
         recording,
         seen.repo_id,
@@ -458,7 +466,7 @@ def prepare(
         languages,
         earlier.kept,
         None if drawn is None else drawn[0],
-        {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
+        {path: subject for path, (subject, _) in surfaces.items()},
         shown,
     )
     files: Files = {
@@ -466,7 +474,7 @@ def prepare(
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
         **({} if drawn is None else {PICTURE: drawn[1]}),
-        **{path: png for path, (_, png) in zip(numbered, surfaces, strict=True)},
+        **{path: png for path, (_, png) in surfaces.items()},
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
@@ -556,11 +564,10 @@ def _blocks(files: Files, seen: RepositorySnapshot, shown: PriceList | None) -> 
 
     `shown` is the price list that the page has.
     """
-    there = () if seen.state is None else seen.state.files
     blocks = {
         name: block
         for name, block in shown_results(seen.page or "").items()
-        if any(path.startswith(f"{FOLDER}/{name}/") for path in there)
+        if any(path.startswith(f"{FOLDER}/{name}/") for path in seen.files)
     }
     for name in dict.fromkeys(path.split("/")[1] for path in files):
         if (block := result_block(name, files, seen.repo_id, shown)) is not None:
@@ -579,8 +586,7 @@ def changes(release: Release) -> Changes:
     """Compare a release with the repository as it was seen; raise a `ConflictError` if its tag
     names another release.
     """
-    state = release.seen.state
-    existing = {} if state is None else state.files
+    state, existing = release.seen.state, release.seen.files
     unchanged = () if state is None else state.unchanged(release.files)
     same = set(unchanged)
     rest = [path for path in release.files if path not in same]
@@ -596,9 +602,10 @@ def changes(release: Release) -> Changes:
 
 
 def _removed(release: Release) -> tuple[str, ...]:
-    existing = {} if release.seen.state is None else release.seen.state.files
     return tuple(
-        path for path in existing if path.startswith(release.owns) and path not in release.files
+        path
+        for path in release.seen.files
+        if path.startswith(release.owns) and path not in release.files
     )
 
 
