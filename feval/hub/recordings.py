@@ -143,7 +143,7 @@ class RemoteFiles:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._fetched: set[str] = set()
+        self._fetched = set[str]()
         self._parts: dict[str, Part] = {}
         # what a commit has passed is not checked again in every process
         address = snapshot.address

@@ -375,14 +375,14 @@ class _Conversion:
         self._known_scorers, self._grader = scorers, {**grader}
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}  # and their numbers among what is set apart
-        self._graders: set[str] = set()
-        self.counters: set[str] = set()
+        self._graders = set[str]()
+        self.counters = set[str]()
         self.states_usd = False
-        self._cots: Counter[str] = Counter()
+        self._cots = Counter[str]()
         # CoTs of an LLM with a score or a verdict by a scorer, or USD
-        self._having: Counter[tuple[str, str]] = Counter()
-        self._counted: Counter[str] = Counter()
-        self.same_texts: Counter[str] = Counter()
+        self._having = Counter[tuple[str, str]]()
+        self._counted = Counter[str]()
+        self.same_texts = Counter[str]()
         self._notes: list[str] = []
         if (
             self._kind == "verbatim"
@@ -479,7 +479,7 @@ class _Conversion:
         self, llm: str, pools: Iterable[SourcePool]
     ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
         """Yield questions and pools; scores and probes wait until all pools were written."""
-        sizes: Counter[int] = Counter()
+        sizes = Counter[int]()
         empty: list[str] = []
         several = varied = False
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):

@@ -93,7 +93,7 @@ class _Lines(Rows):
         cots = line[samples]
         if not isinstance(cots, list):
             refuse(f"{samples!r} of {where}", "a list of samples", cots)
-        llms: set[str | None] = set()
+        llms = set[str | None]()
         for position, cot in enumerate(cots):
             here = f"sample {position} of {where}"
             row = self._sample(values, cot, here)

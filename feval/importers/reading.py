@@ -244,7 +244,7 @@ class Reader:
     """Reads the texts of one source and counts oddities."""
 
     def __init__(self) -> None:
-        self._oddities: Counter[str] = Counter()
+        self._oddities = Counter[str]()
 
     def notes(self) -> list[str]:
         """Return a sentence for each oddity so far."""

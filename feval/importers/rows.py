@@ -84,7 +84,7 @@ class Rows:
         self._reader = RowReader(names_of("question", "request", "llm", "cot"))
         self._probes, self._turns = RowReader(names_of("probe")), RowReader(turn_names())
         self._others: Row = {}
-        self._noted: set[str] = set()
+        self._noted = set[str]()
         self._gaps = self._repeated = 0
 
     def add(self, row: Row, where: str, *, line: str | None = None, cot: bool = True) -> None:
@@ -499,7 +499,7 @@ def _agreed(known: Any, value: Any, what: str, name: str, where: str) -> Any:
 def _pool(
     question: str, cots: Sequence[Row], others: Row, *, stored: bool, counted: bool
 ) -> SourcePool:
-    names: set[str] = set().union(*cots)
+    names = set[str]().union(*cots)
 
     def column(name: str) -> list[Any] | None:
         """Return the values of a column; `None` where no CoT has one."""

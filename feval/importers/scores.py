@@ -151,7 +151,7 @@ class _ScoreTable:
         }
         self._kept = StoredRows(None)
         self._key_columns: dict[str, str] = {}
-        self._rows: Counter[Pair] = Counter()
+        self._rows = Counter[Pair]()
         self._least = sys.maxsize
         self.columns: dict[str, list[str]] = {}
 

@@ -524,17 +524,17 @@ class _Content:
         self.meanings = Meanings()
         self._known: dict[str, None] = {}
         self._raw: dict[str, None] = {}  # columns of the first rows, as they stand in the file
-        self._intervals: set[int] = set()
+        self._intervals = set[int]()
         self._reader = RowReader(_NAMED)
         self._datasets: dict[str, Rows] = {}
         self._unread: Row = {}
         self._rows = 0
         self._id_column = ""
         self._texts: dict[bytes, str] = {}
-        self._ids: set[bytes] = set()
+        self._ids = set[bytes]()
         self._merged: dict[bytes, dict[str, int]] = {}
         self._count = lru_cache(_COUNTS_KEPT)(count_words)
-        self._counted: Counter[str] = Counter()
+        self._counted = Counter[str]()
         self.order_notes: list[str] = []
         self._marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
 

@@ -494,7 +494,7 @@ def _pattern(configs: Iterable[Config], dataset: str = "*") -> str:
 
 
 def _files(page: Page) -> Record:
-    sizes: Counter[str] = Counter()
+    sizes = Counter[str]()
     for path, record in page.recording.manifest.files.items():
         sizes[path.split("/")[0]] += record["bytes"]
     rows, dataset = [], page.configs[0].dataset if page.configs else ""

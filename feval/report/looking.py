@@ -482,7 +482,7 @@ def _counts(asked: RecordedQuestion, shown: Sequence[RecordLike]) -> Table:
     """How many CoTs of each LLM gave each answer."""
     counts = [{each["answer"]: each for each in own["counts"]} for own in shown]
     codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
-    total: Counter[str | None] = Counter()
+    total = Counter[str | None]()
     known: dict[str | None, Any] = {}
     for own in counts:
         total.update({answer: each["count"] for answer, each in own.items()})
@@ -588,7 +588,7 @@ def _tree(
     children: dict[int | None, list[int]] = {}
     for place, step in enumerate(steps):
         children.setdefault(step["parent"], []).append(place)
-    kept: set[int] = set()
+    kept = set[int]()
     for each in range(len(steps)) if samples is None else samples:
         at: int | None = each if each < len(steps) else None
         while at is not None and at not in kept:  # a step and those before it
