@@ -59,7 +59,7 @@ def is_commit(revision: str) -> bool:
 
 def is_address(place: object) -> bool:
     """Return whether a place is on the Hub rather than a folder."""
-    return isinstance(place, (str, PurePath)) and _text(place).startswith("hf:/")
+    return isinstance(place, str | PurePath) and _text(place).startswith("hf:/")
 
 
 def parse_address(place: str | PurePath) -> Address:

@@ -167,9 +167,9 @@ class Client:
             return self.offline()
         # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx
         # or httpx2.
-        if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]  # re-exported, and not declared so
+        if isinstance(error, OSError | hub_errors.HTTPError):  # type: ignore[attr-defined]  # re-exported, and not declared so
             return self._http_error(error)
-        if isinstance(error, (AttributeError, KeyError, TypeError, ValueError)):
+        if isinstance(error, AttributeError | KeyError | TypeError | ValueError):
             return self.failed(
                 "the answer is not that of a Hub", "Check HF_ENDPOINT, if you set it"
             )

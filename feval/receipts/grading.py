@@ -427,7 +427,7 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
 def _pairs(posted: object) -> Iterator[tuple[str, str | None]]:
     if isinstance(posted, Mapping):
         posted = [{"question": name, "answer": answer} for name, answer in posted.items()]
-    if not isinstance(posted, Sequence) or isinstance(posted, (str, bytes)):
+    if not isinstance(posted, Sequence) or isinstance(posted, str | bytes):
         raise UsageError(
             "Answers are an object from question to answer, or a list of objects with 'question'"
             f" and 'answer'; {type(posted).__name__} was given."
@@ -443,7 +443,7 @@ def _pairs(posted: object) -> Iterator[tuple[str, str | None]]:
         [name], answer = named, entry["answer"]
         if not isinstance(name, str) or not name.strip():
             raise UsageError(f"A question is named by its id or text; {name!r:.80} was given.")
-        number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
+        number = isinstance(answer, int | float) and not isinstance(answer, bool)
         if number and math.isfinite(answer):
             answer = str(answer)
         if answer is not None and not isinstance(answer, str):

@@ -58,7 +58,7 @@ def reprice(
     """
     if not prices:
         raise UsageError("No price list was named to put to the result; name one or several.")
-    if not isinstance(result, (str, Path)):
+    if not isinstance(result, str | Path):
         if not hasattr(result, "to_dict"):
             raise UsageError(f"A result has prices; {result!r:.80} is none, and no receipt of one.")
         basis: Any = getattr(result, "plan", result)

@@ -319,7 +319,7 @@ def _operation(operation: Any) -> str:
     shown = {
         key: value
         for key, value in operation.items()
-        if key != "name" and not isinstance(value, (Mapping, list))
+        if key != "name" and not isinstance(value, Mapping | list)
     }
     source = operation.get("source")
     if isinstance(source, Mapping):

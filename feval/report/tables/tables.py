@@ -455,7 +455,7 @@ def outcome(point: Any) -> str:
 
 
 def _written(value: object) -> str:
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple | list):
         text = f"({', '.join(map(_written, value))})"
         return text if len(text) <= _LONGEST_FIELD else f"({len(value)} entries)"
     if isinstance(value, float) and len(str(value)) > _MANY_DIGITS:
