@@ -45,6 +45,7 @@ from feval.importers.files import shortest_floats
 from feval.recording import Recording, open_recording, recording_around, scratch_beside, sync_folder
 from feval.recording.derived.rewriting import Block
 from feval.recording.reader import pairs_of
+from feval.values import without_none
 
 FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")
 
@@ -161,9 +162,7 @@ def _lines(block: Block) -> tuple[int, bytes]:
                 columns.get("ends", repeat(True, cots)), *columns.values(), strict=True
             )
         ]
-        line = {
-            name: value for name, value in about.items() if value is not None and name != "dataset"
-        }
+        line = without_none(about | {"dataset": None})
         lines.append(
             orjson.dumps(line | {"steps" if "ends" in columns else "samples": samples}) + b"\n"
         )

@@ -25,7 +25,6 @@ from feval.errors import (
     OutOfRangeError,
     SourceError,
     TokenCounterError,
-    UnknownNameError,
     UsageError,
     require_known,
 )
@@ -162,9 +161,8 @@ def import_recording(
         TokenCounterError: the counter is not available.
         StorageError: `out` exists or cannot be written.
     """
-    importer = IMPORTERS.get(format)
-    if importer is None:
-        raise UnknownNameError.among("import format", format, IMPORTERS)
+    require_known("import format", format, IMPORTERS)
+    importer = IMPORTERS[format]
     named = [llm] if isinstance(llm, str) else llm or ()
     llms = tuple(str(each) for each in dict.fromkeys(named))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)

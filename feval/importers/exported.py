@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feval.cards.reading import sentence
-from feval.errors import SourceError, UnknownNameError
+from feval.errors import SourceError, require_known
 from feval.importers.files import TableRow
 from feval.importers.reading import PARQUET, starts_with
 from feval.importers.source import Row, SourceContent
@@ -73,8 +73,8 @@ class Facts(_Facts):
         Raises:
             UnknownNameError: there are several, and none of that name.
         """
-        if dataset not in self.datasets and len(self.datasets) > 1:
-            raise UnknownNameError.among(
+        if len(self.datasets) > 1:
+            require_known(
                 "dataset in the exported table",
                 dataset,
                 self.datasets,

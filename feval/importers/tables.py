@@ -24,7 +24,7 @@ import orjson
 
 from feval.answers import KINDS, canonical_gold
 from feval.cards import count_words, find_dataset_card
-from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
+from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError, require_known
 from feval.importers.columns import (
     COLUMNS,
     RowReader,
@@ -464,9 +464,8 @@ def named_files(source: Path, request: ImportRequest) -> dict[Path, Row]:
         own = {path: row.get(f"{{{column}}}", "") for path, row in files.items()}
         if names and len({*own.values()}) > 1:
             for name in names:
-                if name not in own.values():
-                    what = f"{'LLM' if column == 'llm' else column} named by a file in {source},"
-                    raise UnknownNameError.among(what, name, {*own.values()})
+                what = f"{'LLM' if column == 'llm' else column} named by a file in {source},"
+                require_known(what, name, {*own.values()})
             files = {path: row for path, row in files.items() if own[path] in names}
     return files
 
@@ -1028,10 +1027,7 @@ class _Content:
         names = list(dict.fromkeys(llm for rows in self._datasets.values() for llm in rows.llms))
         several = len(names) > 1
         for llm in self._request.llms if several else ():
-            if llm not in names:
-                raise UnknownNameError.among(
-                    f"LLM in {self._source},", llm, [name for name in names if name]
-                )
+            require_known(f"LLM in {self._source},", llm, [name for name in names if name])
         parts: list[SourceContent] = []
         for dataset, rows in self._chosen(notes).items():
             wanted = tuple(llm for llm in self._request.llms if not several or llm in rows.llms)
@@ -1057,7 +1053,7 @@ class _Content:
                 )
             return {asked: self._datasets[asked]}
         if len(self._datasets) > 1:
-            raise UnknownNameError.among(
+            require_known(
                 f"dataset in {self._source},",
                 asked,
                 self._datasets,

@@ -19,7 +19,13 @@ from functools import cache
 import numpy as np
 
 from feval.cards.billing import PICODOLLARS
-from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    UnknownNameError,
+    UsageError,
+    require_known,
+)
 from feval.evaluation.cautions import few_questions, mixed_counters, other_models, uncompared
 from feval.evaluation.measures import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
@@ -236,9 +242,8 @@ def grade_answers(
     row_of = {name: row for row, name in enumerate(dataset.question_ids)}
     placed = _placed(entries, llms, row_of, dataset.id)
     questions = {entry.question for entry in entries}
-    unknown = next((name for name in answers if name not in row_of), None)
-    if unknown is not None:
-        raise UnknownNameError.among(f"question of {dataset.id} called", unknown, row_of)
+    for name in answers:
+        require_known(f"question of {dataset.id} called", name, row_of)
     free = [
         name for name, answer in answers.items() if answer is not None and name not in questions
     ]

@@ -13,7 +13,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from feval.comparison.statistics import Statistics
-from feval.errors import NotRecordedError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UsageError, require_known
 from feval.replay import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
@@ -117,8 +117,8 @@ def frame(value: object, rows: str | None, library: str | None) -> Any:
     if rows in _LIBRARIES or name != "Comparison":
         rows, library = None, library or rows
     own = view.columns(value, **({} if rows is None else {"rows": rows}))
-    if library not in (None, *_LIBRARIES):
-        raise UnknownNameError.among("library of DataFrames", str(library), _LIBRARIES)
+    if library is not None:
+        require_known("library of DataFrames", library, _LIBRARIES)
     for name in _LIBRARIES if library is None else (library,):
         try:
             frames = import_module(name)
@@ -365,10 +365,7 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> Record:
         return comparison.per_question()
     if rows == "points":
         return _columns(comparison.records())
-    if rows not in kinds:
-        raise UnknownNameError.among(
-            "kind of rows", rows, ("points", "questions", *kinds, *_LIBRARIES)
-        )
+    require_known("kind of rows", rows, ("points", "questions", *kinds, *_LIBRARIES))
     [kind, _] = kinds[rows].__args__  # of a tuple
     return _columns(
         map(asdict, getattr(comparison, rows)), [column.name for column in fields(kind)]

@@ -26,7 +26,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, Locator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox
 
-from feval.errors import UnknownNameError, UsageError, require_known
+from feval.errors import UsageError, require_known
 from feval.evaluation.measures import COSTS
 from feval.report.palette import CEILINGS, COLOURS, DASHES, MARKERS, Look, places
 from feval.report.text import plain_number, shortened
@@ -141,8 +141,8 @@ class PlotOptions:
             if (given := getattr(self, name)) not in known:
                 listed = ", ".join(map(repr, known))
                 raise UsageError(f"{name}={given!r} was asked for; it is one of {listed}.")
-        if self.cost is not None and self.cost not in COSTS:
-            raise UnknownNameError.among("cost", self.cost, COSTS)
+        if self.cost is not None:
+            require_known("cost", self.cost, COSTS)
 
 
 DEFAULT = PlotOptions()

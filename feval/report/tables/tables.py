@@ -33,7 +33,7 @@ from feval.report.text import (
     usd_per_1000,
     visible,
 )
-from feval.values import Record, frozen
+from feval.values import Record, frozen, without_none
 
 if TYPE_CHECKING:
     from feval.evaluation import Curve, Evaluation
@@ -537,8 +537,8 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
         )
     ]
     for each in evaluations:
-        known = ((name, value) for name, value in each.fields.items() if value is not None)
-        settings = ", ".join(f"{name} {_written(value)}" for name, value in known)
+        known = without_none(each.fields)
+        settings = ", ".join(f"{name} {_written(value)}" for name, value in known.items())
         if each.fields:
             notes.append(f"{each.method}: {settings}")
     first = evaluations[0]
