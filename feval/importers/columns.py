@@ -219,7 +219,7 @@ def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, Prompt):
         return value
     if isinstance(value, str):
-        return chat([{"role": "user", "content": value}])
+        return chat(value)
     if not isinstance(value, list):
         refuse(where, "text or a list of messages", value)
     return chat(

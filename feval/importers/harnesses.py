@@ -338,7 +338,7 @@ def _lm_eval_request(line: Any, where: str) -> tuple[Prompt, Row]:
         )
     how = how if isinstance(how, dict) else {}
     if not (isinstance(sent, list) and len(sent) == 1):
-        return chat([{"role": "user", "content": text(sent, here)}]), how
+        return chat(text(sent, here)), how
     # to a chat endpoint: messages, as JSON in a text
     messages = Reader().json(text(sent[0], here).encode("utf-8", "surrogatepass"), here)
     if not isinstance(messages, list):

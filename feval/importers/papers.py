@@ -514,7 +514,7 @@ def _archived_pool(response: Any, where: str) -> SourcePool:
         *(_archived_cot(cot, place, where) for place, cot in enumerate(cots)), strict=True
     )
     texts, answers, counts, reasons = map(list, columns) if cots else ([], [], [], [])
-    prompt = chat([{"role": "user", "content": text}])
+    prompt = chat(text)
     return SourcePool(texts, answers, counts, reasons, prompt, tokens)
 
 

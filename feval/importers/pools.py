@@ -171,7 +171,7 @@ class Reading:
         """
         prompt, count = pool.prompt, self.count
         if prompt is None and pool.prompt_tokens is None and question.text:
-            prompt = chat([{"role": "user", "content": question.text}])
+            prompt = chat(question.text)
             self.seen["question as request"] += 1
         tokens = pool.prompt_tokens
         if count is not None and (self.counted or tokens is None):

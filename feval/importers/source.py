@@ -61,8 +61,10 @@ class Prompt:
     text: str
 
 
-def chat(messages: Iterable[Mapping[str, str]]) -> Prompt:
-    """Return a request of messages, each with a role and a content."""
+def chat(messages: str | Iterable[Mapping[str, str]]) -> Prompt:
+    """Return a request of messages, each with a role and a content, or of one of the user's."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
     sent = list(messages)
     return Prompt(orjson.dumps(sent).decode(), "\n".join(each["content"] for each in sent))
 
