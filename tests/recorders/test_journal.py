@@ -14,7 +14,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from places import SUPPORT
-from recording_doubles import reply, request
+from recording_doubles import records, reply, request
 
 from feval.appendlog import line
 from feval.errors import FevalError, StorageError, UnknownNameError
@@ -45,10 +45,6 @@ def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
 
 def opened(folder, mode="new_episodes"):
     return Journal.open(folder, IDENTITY, mode=mode)
-
-
-def records(journal, kind="cot"):
-    return [entry.record for entry in journal.entries() if entry.kind == kind]
 
 
 def contents(journal):

@@ -31,10 +31,15 @@ def reply_to(request, sample, **fields):
     return reply(int(request.question_id.rpartition("/")[2]), sample, **fields)
 
 
+def records(journal, kind="cot"):
+    """What an open journal holds of a kind, as it holds it."""
+    return [entry.record for entry in journal.entries() if entry.kind == kind]
+
+
 def cots(folder, identity=None):
-    """The CoTs that a journal holds, as it holds them."""
+    """The CoTs that a journal holds."""
     with Journal.open(folder, identity or {}) as journal:
-        return [entry.record for entry in journal.entries() if entry.kind == "cot"]
+        return records(journal)
 
 
 def ledger(llm):

@@ -19,6 +19,7 @@ from itertools import chain
 
 import pytest
 from command_line import feval
+from recording_doubles import records
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route
@@ -149,7 +150,7 @@ def test_what_was_recorded_is_given_again_without_the_server(upstream, tmp_path)
         assert len(upstream.calls) == 4
         assert upstream.calls[0]["authorization"] == f"Bearer {KEY}"
         assert run.proxy.recorded == 7
-        cots = [entry.record for entry in run.journal.entries() if entry.kind == "cot"]
+        cots = records(run.journal)
         assert len({record["duration_s"] for record in cots}) == 4  # one of each request
     with running(tmp_path, server.url) as run:  # the server is gone
         assert [run.texts(temperature=0.9) for _ in range(3)] == first
@@ -509,7 +510,7 @@ def test_limits_tell_requests_apart(lenient):
         lenient.ask(max_tokens=limit, extra_body={"max_completion_tokens": None})
     assert lenient.ask(max_tokens=5, extra_body={"max_completion_tokens": 6}).choices
     assert (lenient.proxy.recorded, lenient.proxy.unrecorded) == (2, 1)
-    requests = [entry.record for entry in lenient.journal.entries() if entry.kind == "request"]
+    requests = records(lenient.journal, "request")
     assert [record["decoding"]["max_tokens"] for record in requests] == [5, 60]
 
 

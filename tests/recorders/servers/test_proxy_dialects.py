@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from command_line import failed, feval
+from recording_doubles import cots, records
 from serving_doubles import asked_by_text, rows, simple, user, write
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
@@ -102,14 +103,13 @@ def test_replies_pass_through_and_are_given_again_as_they_were(name, tmp_path):
         assert [own.headers["x-feval-replayed"] for own in again] == ["1", "1"]
     dataset, [llm] = load("toy", recording=out)
     assert ([dataset[0].question], llm.pool.sizes.tolist()) == ([TEXT], [2])
-    with Journal.open(tmp_path / "new.journal", {"proxy": vendor.url, "dataset": "toy"}) as journal:
-        cots = [own.record for own in journal.entries() if own.kind == "cot"]
+    said = cots(tmp_path / "new.journal", {"proxy": vendor.url, "dataset": "toy"})
     thoughts = [None, None] if name in UNCOUNTED else [3, 4]
     for own, values in {
         "text": SAID["texts"], "reasoning": SAID["reasoning"], "output_tokens": [6, 8],
         "reasoning_tokens": thoughts, "finish_reason": ["stop", "length"], "prompt_tokens": [7, 7],
     }.items():  # fmt: skip
-        assert [cot.get(own) for cot in cots] == values, own
+        assert [cot.get(own) for cot in said] == values, own
 
 
 def streamed(client, name):
@@ -335,7 +335,7 @@ def test_a_refusal_is_recorded_as_one(name, tmp_path):
     recording = simple(tmp_path / "r", [TEXT], size=1, raw_answers=[None], **own)
     with serve(recording) as vendor, proxied(tmp_path, vendor.url) as (client, journal):
         first = asked(client, name)
-        [cot] = [own.record for own in journal.entries() if own.kind == "cot"]
+        [cot] = records(journal)
         assert (cot["text"], cot["finish_reason"]) == ("I cannot.", "refusal")
     with proxied(tmp_path, vendor.url) as (client, _):
         assert without_ids(asked(client, name)) == without_ids(first)
@@ -389,8 +389,7 @@ def test_streams_and_repeated_replies_hold_all_that_a_vendor_said(tmp_path):
                 ends = {"stop_reason": "stop_sequence", "stop_sequence": "END"}
                 assert events[-2]["delta"] == ends
     assert len(vendor.asked) == 4
-    with Journal.open(tmp_path / "new.journal", {"proxy": server.url, "dataset": "toy"}) as journal:
-        cot = next(own.record for own in journal.entries() if own.kind == "cot")
+    cot = cots(tmp_path / "new.journal", {"proxy": server.url, "dataset": "toy"})[0]
     assert (cot["prompt_tokens"], cot["output_tokens"]) == (100, 60)  # of hidden thoughts
 
 
