@@ -446,7 +446,12 @@ class _Sum:
         factorials = _factorials(length, self.kind)
         falling = self._falling(np.array([size]))[:: self.window]
         orders = factorials[i] * (factorials[np.maximum(j - i, 0) * self.window] / falling)
-        signed = self._signs(last) * orders  # of G(j, i): i! ((j - i) w)! / (S)_{jw}
+        signs = np.zeros_like(self.signed)  # of G(j, i)
+        if not self.only_unstopped:
+            signs[1 : last + 1, 1:] = self.signed[:last, :-1]
+        if last == self.windows:
+            signs[last] = self.signed[last - (not self.only_unstopped)]
+        signed = signs * orders  # i! ((j - i) w)! / (S)_{jw}
         both = np.stack([signed, np.abs(signed)])
         result = np.zeros((2, width, length, width), self.kind)
         drawn = self.window * np.arange(width)[:, None] - np.arange(length)
@@ -460,15 +465,6 @@ class _Sum:
 
     def _falling(self, n: Integers) -> Numbers:
         return _falling(n.astype(self.kind), self.window * self.windows + 1)
-
-    def _signs(self, last: int) -> Numbers:
-        """[L + 1, L + 1] coefficient of G(j, i)."""
-        signs = np.zeros_like(self.signed)
-        if not self.only_unstopped:
-            signs[1 : last + 1, 1:] = self.signed[:last, :-1]
-        if last == self.windows:
-            signs[last] = self.signed[last - (not self.only_unstopped)]
-        return signs
 
 
 def _times(weights: Numbers, values: Numbers) -> Numbers:

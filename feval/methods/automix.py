@@ -251,7 +251,8 @@ class AutoMix(Predicting):
         """
         if self.rule == "threshold":
             if not path:
-                yield (None, 1), ~self._keeps(levels)
+                bar = as_fraction(self.threshold or 0)
+                yield (None, 1), ~reaches(levels, bar, strict=self.strict)
             return
         rows = self._rows(path)
         if not rows:
@@ -349,10 +350,6 @@ class AutoMix(Predicting):
                 f" its verifications takes {cost.min():.6g}."
             )
         return int(np.lexsort((cost, -value))[0])
-
-    def _keeps(self, verified: Any) -> Any:
-        """Whether a score, or each of an array, reaches the threshold; NaN does not."""
-        return reaches(verified, as_fraction(self.threshold or 0), strict=self.strict)
 
 
 _MOST_LLMS = 4
