@@ -9,7 +9,6 @@ Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from feval import replay
 from feval.estimators.per_question import by_blocks
@@ -31,6 +30,7 @@ from feval.methods.self_consistency import OneRequest
 from feval.methods.vote import (
     best_rated,
     best_rated_codes,
+    hits,
     no_answer_probability,
     rated,
     rated_codes,
@@ -109,10 +109,10 @@ class BestOfN(_ChoiceByScore, OneRequest):
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that the best-scored CoT is right; see `OneRequest.right`."""
         codes, scores = self._votes(pool)
-        hits: Any = gold if gold.ndim > 1 else (codes == gold[:, None]) & (codes >= 0)
+        right = hits(codes, gold)
         return by_blocks(
             lambda block: subset_best_accuracy(
-                scores[block], hits[block], pool.sizes[block], self.n
+                scores[block], right[block], pool.sizes[block], self.n
             ),
             len(gold),
         )

@@ -475,8 +475,8 @@ def _cots(questions: Questions, llm: int) -> tuple[list[str], Rows]:
 def lesson(train: Training, llm: int) -> tuple[list[str], Rows, Floats, str]:
     """The same, with what is learnt: whether each is right, and whose they are."""
     pool, (texts, cells) = train.pools[llm], _cots(train, llm)
-    right = (pool.codes >= 0) & (pool.codes == train.gold[:, None])
-    return texts, cells, right.ravel()[cells].astype(np.float64), f"of {pool.llm}"
+    right = train.right[llm].ravel()[cells].astype(np.float64)
+    return texts, cells, right, f"of {pool.llm}"
 
 
 def scores_out_of_fold(train: Training, llm: int) -> Floats:

@@ -14,7 +14,8 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import g_pass_at_k, mg_pass_at_k, pass_at_k, pass_hat_k
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Expectation, Floats, Integers, Pool, Pools, require_pool
-from feval.methods.self_consistency import OneRequest
+from feval.methods.self_consistency import OneRequest, SingleCall
+from feval.methods.vote import hits
 
 
 @frozen_method
@@ -115,10 +116,9 @@ class CallMeasure(OneRequest):
             UsageError: some CoT is neither right nor wrong, and the measure counts right ones.
             UnknownNameError: no such measure.
         """
-        right = gold if gold.ndim > 1 else (pool.codes == gold[:, None]) & (pool.codes >= 0)
         if self.measure == "accuracy":
-            mean: Floats = right.sum(axis=1) / pool.sizes
-            return mean
+            return SingleCall().right(pool, gold)
+        right = hits(pool.codes, gold)
         name, colon, threshold = self.measure.partition(":")
         if name + colon not in _ESTIMATORS:
             names = ("accuracy", "pass@k", "pass^k", "g-pass@k:0.5", "mg-pass@k")

@@ -28,6 +28,7 @@ from feval.methods.protocol import (
 )
 from feval.methods.vote import (
     NoAnswerRule,
+    hits,
     no_answer_probability,
     no_answer_wins,
     plurality,
@@ -144,7 +145,5 @@ class SingleCall(OneRequest):
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that the CoT is right; see `OneRequest.right`."""
-        if gold.ndim > 1:
-            mean: Floats = gold.sum(axis=1) / pool.sizes
-            return mean
-        return SelfConsistency(1).right(pool, gold)
+        mean: Floats = hits(pool.codes, gold).sum(axis=1) / pool.sizes
+        return mean

@@ -33,6 +33,7 @@ from feval.methods.self_consistency import SelfConsistency, longest_of_draws
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches
 from feval.methods.vote import (
     best_rated,
+    hits,
     plurality,
     plurality_codes,
     rated,
@@ -199,10 +200,10 @@ class SequentialRevision(OneLLM):
         expected = SelfConsistency(self.chains).exact(whole, gold)
         right = expected.right
         if self.answer == "best":
-            hits = (codes == gold[:, None]) & (codes >= 0)
+            won = hits(codes, gold)
             right = by_blocks(
                 lambda block: subset_best_accuracy(
-                    scores[block], hits[block], sizes[block], self.chains
+                    scores[block], won[block], sizes[block], self.chains
                 ),
                 len(gold),
             )

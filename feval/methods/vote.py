@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from feval.errors import UsageError
+from feval.estimators.arrays import Numbers
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
     VoteCounts,
@@ -201,6 +202,11 @@ def split_errors(
         no_stop[replicate, question] *= np.where(asked, missed, 1.0)
         no_route[replicate, question] *= np.where(asked, 1.0, missed)
     return 1.0 - no_stop, no_stop * (1.0 - no_route)
+
+
+def hits(codes: Integers, gold: Integers) -> Numbers:
+    """[Q, S] which CoTs give the gold [Q]; how right they are where `gold` says that, [Q, S]."""
+    return gold if gold.ndim > 1 else (codes == gold[:, None]) & (codes >= 0)
 
 
 def distinct_votes(pool: Pool, gold: Integers, no_answer: str) -> tuple[VoteCounts, Rows | slice]:
