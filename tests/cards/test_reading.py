@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import failed, feval
 
 from feval.cards.prices import price_list
 from feval.cards.reading import MOST_DEPTH, parse_json, read_toml
-from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import FevalError
 from feval.receipts.document import read_receipt
@@ -110,5 +109,4 @@ def test_json_says_one_thing_only():
 def test_a_receipt_that_says_two_things_is_refused(tmp_path):
     path = tmp_path / "receipt.json"
     path.write_text('{"feval_receipt": 1, "numbers": {"accuracy": 0.9, "accuracy": 0.1}}')
-    done = CliRunner().invoke(app, ["verify", str(path)])
-    assert (done.exit_code, "'accuracy' occurs twice" in done.stderr) == (2, True), done.output
+    failed(feval("verify", path), 2, "'accuracy' occurs twice")

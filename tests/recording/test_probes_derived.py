@@ -126,21 +126,11 @@ def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path):
     assert stored.raw_answers == rows.raw_answers
 
 
-def seeded(index, answers, seeds):
-    return replace(pool(index, answers), extra={"seed": seeds})
-
-
-def write_seeded(out, answers, seeds, rows, cue=CUE):
-    pools = [
-        replace(
-            seeded(0, answers, seeds),
-            texts=[f"Reply {seed}." for seed in seeds],
-            output_tokens=seeds,
-        )
-    ]
-    return open_recording(
-        write_rows(out, ["4"], ("alpha", pools), probes={"alpha": rows} if rows else {}, cue=cue)
-    )
+def write_seeded(out, answers, seeds, rows):
+    own = pool(0, answers, tokens=seeds, extra={"seed": seeds})
+    own = replace(own, texts=[f"Reply {seed}." for seed in seeds])
+    probes = {"alpha": rows} if rows else {}
+    return open_recording(write_rows(out, ["4"], ("alpha", [own]), probes=probes, cue=CUE))
 
 
 OLD = [ProbeRows("toy/0", [1, 1], [5, 10], ["a", "b"], ["a", "b"], output_tokens=[1, 1])]
