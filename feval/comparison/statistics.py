@@ -641,9 +641,11 @@ def _ranking(plan: Plan, lines: _Lines) -> tuple[Rank, ...]:
         *(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True
     )
     strength = bradley_terry(pairwise_wins(np.array([right])))[0]
-    stacked = np.stack(rights, axis=1)
-    chunks = [stacked[start : start + _CHUNK] for start in range(0, len(stacked), _CHUNK)]
+    # of a few questions, many resamples are equal
+    distinct, which = np.unique(np.stack(rights, axis=1), axis=0, return_inverse=True)
+    chunks = [distinct[start : start + _CHUNK] for start in range(0, len(distinct), _CHUNK)]
     resampled = np.concatenate([bradley_terry(pairwise_wins(chunk)) for chunk in chunks])
+    resampled = resampled[which.ravel()]
     strongest = resampled >= resampled.max(axis=1, keepdims=True) - 1e-9
     first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
     ranks = [1 + int((strength > value + 1e-9).sum()) for value in strength]

@@ -243,11 +243,14 @@ def bradley_terry(wins: Floats) -> Floats:
     games, total = shares + shares.transpose(0, 2, 1), shares.sum(axis=2)
     least = np.exp(-MAX_STRENGTH)
     p = np.ones(total.shape)
+    unsettled = np.arange(len(p))  # few, where some entry never lost
     for _ in range(_STEPS):
-        before = p
-        p = total / (games / (p[:, :, None] + p[:, None, :])).sum(axis=2)
-        p = np.maximum(p / p.max(axis=1, keepdims=True), least)
-        if (np.abs(p - before) <= _SETTLED * before).all():
+        before = p[unsettled]
+        sums = (games[unsettled] / (before[:, :, None] + before[:, None, :])).sum(axis=2)
+        own = total[unsettled] / sums
+        p[unsettled] = own = np.maximum(own / own.max(axis=1, keepdims=True), least)
+        unsettled = unsettled[(np.abs(own - before) > _SETTLED * before).any(axis=1)]
+        if not len(unsettled):
             break
     strengths: Floats = np.log(p)
     strengths -= strengths.mean(axis=1, keepdims=True)
