@@ -77,12 +77,16 @@ _TO_WORDS = bytes(
 ).ljust(256)
 
 
+Choices = Sequence[tuple[str, str]]
+"""Label and text of each option of a question."""
+
+
 class _Reading(NamedTuple):
     label: str
     raw: str
 
 
-def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+def extract(text: str, choices: Choices = ()) -> str | None:
     """Return the option a CoT answers with, as it is written there. Without choices, A to Z are the
     labels.
     """
@@ -108,7 +112,7 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
     return reading.raw if reading else content
 
 
-def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+def canonical(raw: str, choices: Choices = ()) -> str | None:
     """Return the label of a raw answer, or the key of its own text where it names no option; `None`
     where it names several.
 
@@ -171,7 +175,7 @@ def _mentions(text: str, options: _Options) -> bool:
     return len(labels) > 1 or bool(labels and _denies(text))
 
 
-def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+def canonical_gold(gold: str, choices: Choices = ()) -> str | None:
     """Return the label of the option a gold answer is, or names; `None` where it names none of the
     options that there are.
 

@@ -20,6 +20,7 @@ from feval.answers import (
     text as free_text,
     verbatim,
 )
+from feval.answers.choice import Choices
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import classify
 from feval.errors import require_known
@@ -34,8 +35,6 @@ LONGEST_TEXT = 4_000_000
 """Characters of the longest CoT that is read, a million tokens or so; a longer one has no
 answer.
 """
-
-Choices = Sequence[tuple[str, str]]
 
 
 @frozen

@@ -210,16 +210,6 @@ _ADVICE = "To add one, put a card into a folder named by FEVAL_CARDS."
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 
 
-def dataset_ids() -> list[str]:
-    """Return the ids of all datasets that have a card, sorted."""
-    return list(card_files("datasets"))
-
-
-def llm_names() -> list[str]:
-    """Return the base names of all LLMs that have a card, sorted."""
-    return list(card_files("llms"))
-
-
 def price_ids() -> list[str]:
     """Return the ids of all price lists that are cards, sorted."""
     return list(card_files("prices"))
@@ -238,7 +228,7 @@ def dataset_card(dataset_id: str) -> DatasetCard:
             f"{_ADVICE} Questions in a file of your own need none: --questions FILE --answer-kind"
             " KIND (in Python: source=FILE, answer_kind=KIND)."
         )
-        raise UnknownNameError.among("dataset card", dataset_id, dataset_ids(), advice)
+        raise UnknownNameError.among("dataset card", dataset_id, card_files("datasets"), advice)
     return card
 
 
@@ -255,7 +245,7 @@ def our_dataset_id(reference_name: str) -> str:
     """
     ids = (
         dataset
-        for dataset in dataset_ids()
+        for dataset in card_files("datasets")
         if dataset_card(dataset).reference_name == reference_name
     )
     return next(ids, reference_name)
@@ -270,7 +260,7 @@ def llm_card(name: str) -> LLMCard:
     """
     card = find_llm_card(name)
     if card is None:
-        raise UnknownNameError.among("LLM card", base_of(name), llm_names(), _ADVICE)
+        raise UnknownNameError.among("LLM card", base_of(name), card_files("llms"), _ADVICE)
     return card
 
 

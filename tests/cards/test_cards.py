@@ -13,11 +13,9 @@ from feval.cards.cards import (
     DatasetCard,
     LLMCard,
     dataset_card,
-    dataset_ids,
     find_dataset_card,
     find_llm_card,
     llm_card,
-    llm_names,
     price_ids,
 )
 from feval.cards.front_matter import CARD_KINDS, card_files, card_folder, read_front_matter
@@ -204,8 +202,8 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one():
 
 
 def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder):
-    assert "my_set" in dataset_ids()
-    assert "my-org/my-llm" in llm_names()
+    assert "my_set" in card_files("datasets")
+    assert "my-org/my-llm" in card_files("llms")
     assert price_ids() == ["2025-06-02", "2026-01-31", "recorded", "tiny-2026-11"]
     assert dataset_card("my_set").group == "chemistry"
     assert dataset_card("my_set").example.choices == ()
@@ -222,7 +220,6 @@ def test_the_first_folder_wins_for_datasets_and_llms(folder, tmp_path, monkeypat
     monkeypatch.setenv("FEVAL_CARDS", os.pathsep.join([str(second), str(folder)]))
     assert dataset_card("gsm8k").title == "Second"
     assert llm_card("o3-mini").cots_to_record == 8
-    assert dataset_ids().count("gsm8k") == 1
 
 
 @pytest.mark.parametrize(
@@ -257,7 +254,7 @@ def test_a_card_with_a_wrong_field_is_refused(fragment, folder):
 
 def test_a_broken_card_is_listed_and_breaks_only_itself(folder):
     put(folder, "datasets/broken", "id: [\n")
-    assert "broken" in dataset_ids()
+    assert "broken" in card_files("datasets")
     assert dataset_card("my_set")
     with pytest.raises(CardError, match=r"broken\.md"):
         dataset_card("broken")
@@ -279,12 +276,12 @@ def test_cards_are_frozen_values():
 
 
 def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path, monkeypatch):
-    own, names = tmp_path / "cards", (dataset_ids(), llm_names())
+    own, names = tmp_path / "cards", [*card_files("datasets")]
     shutil.copytree(card_folder(), own)
     monkeypatch.setenv("FEVAL_CARDS", str(own))
     assert card_files("datasets")["gsm8k"][0].parent == own / "datasets"
-    assert (dataset_ids(), llm_names()) == names
-    assert [dataset_card(name).id for name in dataset_ids()] == dataset_ids()
+    assert [*card_files("datasets")] == names
+    assert [dataset_card(name).id for name in names] == names
 
 
 def test_the_readme_of_the_cards_lists_every_field():

@@ -4,17 +4,18 @@ import sys
 
 import pytest
 
-from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names
+from feval.cards.cards import dataset_card, llm_card
+from feval.cards.front_matter import card_files
 from feval.cards.names import DatasetType, LLMType
 from feval.cards.prices import price_list
 
 
 @pytest.mark.parametrize(
-    ("constants", "count", "names", "card"),
-    [(DatasetType, 16, dataset_ids, dataset_card), (LLMType, 14, llm_names, llm_card)],
+    ("constants", "count", "kind", "card"),
+    [(DatasetType, 16, "datasets", dataset_card), (LLMType, 14, "llms", llm_card)],
 )
-def test_constants_are_those_of_the_cards(constants, count, names, card):
-    of_cards = {card(name).constant: name for name in names()}
+def test_constants_are_those_of_the_cards(constants, count, kind, card):
+    of_cards = {card(name).constant: name for name in card_files(kind)}
     of_cards.pop(None, None)
     assert of_cards == {one.name: one.value for one in constants}
     assert len(constants) == count

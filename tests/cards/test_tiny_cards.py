@@ -6,8 +6,8 @@ import json
 import pytest
 from tiny_recipes import parameters
 
-from feval.cards.cards import dataset_card, llm_card, llm_names
-from feval.cards.front_matter import card_folder
+from feval.cards.cards import dataset_card, llm_card
+from feval.cards.front_matter import card_files, card_folder
 from feval.cards.prices import price_list
 from recorders.tiny import DATASET_ID, FAMILY, TinyDecoding, problems
 
@@ -34,7 +34,7 @@ def test_the_dataset_card_pins_the_questions():
 
 
 def test_every_member_of_the_family_has_a_card_and_only_they():
-    assert {name for name in llm_names() if name.startswith("feval/")} == set(FAMILY)
+    assert {name for name in card_files("llms") if name.startswith("feval/")} == set(FAMILY)
 
 
 @pytest.mark.parametrize("name", FAMILY)

@@ -10,15 +10,7 @@ from typing import Any
 
 from feval.answers import KINDS
 from feval.cards import price_list
-from feval.cards.cards import (
-    SetCard,
-    dataset_card,
-    dataset_ids,
-    llm_card,
-    llm_names,
-    price_ids,
-    set_card,
-)
+from feval.cards.cards import SetCard, dataset_card, llm_card, price_ids, set_card
 from feval.cards.front_matter import card_files
 from feval.cards.prices import genai_history
 from feval.errors import UsageError
@@ -109,11 +101,18 @@ def _columns() -> list[Record]:
 
 KNOWN: Mapping[str, Callable[[], list[Record]]] = {
     "datasets": lambda: _of_cards(
-        dataset_card, dataset_ids(), "id", "title", "group", "questions", "answer_kind", "licence"
+        dataset_card,
+        card_files("datasets"),
+        "id",
+        "title",
+        "group",
+        "questions",
+        "answer_kind",
+        "licence",
     ),
     "llms": lambda: _of_cards(
         llm_card,
-        llm_names(),
+        card_files("llms"),
         "name",
         "provider",
         "reasoning",
