@@ -6,10 +6,10 @@ import time
 
 import pytest
 from test_answers_limits import OPTIONS
+from test_thoughts import restored
 
 from feval.answers import KINDS, canonical, extract
 from feval.answers.kinds import LONGEST_TEXT
-from feval.answers.thoughts import join, split
 
 READ = sorted(set(KINDS) - {"verbatim"})
 CORPUS = {
@@ -40,8 +40,7 @@ def test_a_hostile_text_is_read_and_its_key_is_its_own_key(text):
     start = time.process_time()
     for kind in READ:
         check(kind, text, OPTIONS)
-    parts = split(text)
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
+    restored(text)
     assert time.process_time() - start < 20
 
 

@@ -32,13 +32,19 @@ CASES = read_data("answers.json")
 EVERY_FAMILY = [case for cases in CASES["thoughts of families"].values() for case in cases]
 
 
+def restored(text, *thoughts):
+    """The parts of a text, from which it comes back."""
+    parts = split(text, *thoughts)
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+    return parts
+
+
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
 def test_every_family_is_split(text, reply, thoughts):
-    parts = split(text)
+    parts = restored(text)
     assert (parts.reply, parts.reasoning) == (reply, thoughts)
     assert parts.closed
     assert parts.answers
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
 @pytest.mark.parametrize(
@@ -64,9 +70,8 @@ def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing):
     [case for cases in CASES["thoughts apart"].values() for case in cases],
 )
 def test_replies_and_thoughts_are_told_apart(text, reply, thoughts):
-    parts = split(text)
+    parts = restored(text)
     assert (parts.reply, parts.reasoning) == (reply, thoughts)
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
 @pytest.mark.parametrize("text", CASES["quoted"])
@@ -76,10 +81,9 @@ def test_marks_that_a_reply_quotes_are_part_of_it(text):
 
 @pytest.mark.parametrize(("text", "reply"), CASES["open thoughts"])
 def test_a_thought_that_is_never_closed_leaves_no_answer(text, reply):
-    parts = split(text)
+    parts = restored(text)
     assert (parts.reply, parts.closed, parts.answers) == (reply, False, False)
     assert parts.marks[-1].closing == ""
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
 @pytest.mark.parametrize(
@@ -91,9 +95,8 @@ def test_a_thought_that_is_never_closed_leaves_no_answer(text, reply):
     ],
 )
 def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer(text, reply):
-    parts = split(text)
+    parts = restored(text)
     assert (parts.reply.rstrip(), parts.closed, parts.answers) == (reply.rstrip(), True, False)
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
 def test_a_text_without_a_mark_that_was_cut_off_is_a_thought_where_the_template_opens_it():
@@ -155,8 +158,7 @@ PIECES = CASES["pieces of thoughts"]
     st.integers(0, 80),
 )
 def test_any_raw_text_comes_back_byte_for_byte(text, thoughts, length):
-    parts = split(text, thoughts)
-    assert join(parts.reply, parts.reasoning, parts.marks) == text
+    parts = restored(text, thoughts)
     first = beginning(parts.reply, parts.reasoning, parts.marks, length)
     assert join(first.reply, first.reasoning, first.marks) == text[:length]
     assert parts.reply.startswith(first.reply)
