@@ -76,9 +76,14 @@ def plan(*methods, **settings):
     return Plan.from_dict(content | settings)
 
 
+def compare_in(folder, *methods, **settings):
+    """The comparison of a plan whose recording is in a folder."""
+    return compare(plan(*methods, **settings), base=folder)
+
+
 @pytest.fixture(scope="module")
 def comparison(original):
-    return compare(plan(SC, OTHER, replicates=5, seed=3), base=original)
+    return compare_in(original, SC, OTHER, replicates=5, seed=3)
 
 
 FULL = """
@@ -247,7 +252,7 @@ def test_numbers_per_question_are_written_in_row_groups(comparison, toy, monkeyp
 
 def test_swapping_two_methods_swaps_every_sign(comparison, toy):
     first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
-    swapped = compare(plan(OTHER, first, replicates=5, seed=3), base=toy)
+    swapped = compare_in(toy, OTHER, first, replicates=5, seed=3)
     for row, back in zip(comparison.differences, swapped.differences, strict=True):
         assert (back.difference, back.low, back.high) == pytest.approx(
             (-row.difference, -row.high, -row.low), abs=1e-12
@@ -263,7 +268,7 @@ def test_swapping_two_methods_swaps_every_sign(comparison, toy):
 
 
 def test_a_method_compared_with_itself_differs_by_nothing(toy):
-    result = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
+    result = compare_in(toy, SC | {"label": "one"}, SC | {"label": "two"})
     for row in result.differences:
         assert (row.difference, row.low, row.flips) == (0, -row.high, 0.5)
         # equal answers to so many questions leave room for a difference on others
@@ -275,7 +280,7 @@ def test_a_method_compared_with_itself_differs_by_nothing(toy):
 
 
 def test_curves_that_begin_alike_are_not_tested_there(toy):
-    result = compare(plan(SC, STOPPING, OTHER), base=toy)
+    result = compare_in(toy, SC, STOPPING, OTHER)
     pair = {"self-consistency (gpt-3.5-turbo)", "adaptive-consistency"}
     alike = [row for row in result.differences if {row.a, row.b} == pair]
     assert [row.p_value is None for row in alike] == [True] + [False] * (len(alike) - 1)
@@ -311,7 +316,7 @@ def test_a_receipt_is_verified_by_the_price_list_that_its_plan_names(toy, tmp_pa
 def test_three_questions_are_never_significant(tmp_path):
     pools = {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}
     write_toy(tmp_path / "rec", pools, ["a"] * 3)
-    result = compare(plan(SC, OTHER), base=tmp_path)
+    result = compare_in(tmp_path, SC, OTHER)
     for row in result.differences:
         assert row.p_value > 0.2
         assert (row.difference, row.low, row.high > 0) == (-1, -1, True)
@@ -328,11 +333,8 @@ SWITCH = {
 
 
 def test_all_methods_are_exact_if_every_one_can_be(toy):
-    result = compare(
-        plan(
-            SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}
-        ),
-        base=toy,
+    result = compare_in(
+        toy, SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}
     )
     assert result.kinds == ("exact",)
     assert [point.kind for point in result.baselines] == ["exact", "exact"]
@@ -352,7 +354,7 @@ def test_progress_counts_the_cots_of_every_draw(toy):
 
 
 def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy):
-    result = compare(plan(SC, SWITCH, replicates=4), base=toy)
+    result = compare_in(toy, SC, SWITCH, replicates=4)
     assert result.kinds == ("seeded",)
     assert {point.kind for point in result.baselines} == {"seeded"}
     [sentence] = [sentence for sentence in result.warnings if "seeded" in sentence]
@@ -361,7 +363,7 @@ def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy):
 
 
 def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
-    result = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
+    result = compare_in(toy, SC, SWITCH, replicates=4, order="mixed")
     assert result.kinds == ("exact", "seeded")
     labels = ["self-consistency [exact]", "model-switch [seeded]"]
     assert [curve.label for curve in result.curves] == labels
@@ -380,8 +382,8 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
 
 
 def test_prompts_paid_once_are_said_where_calls_are_many(toy):
-    result = compare(plan(SC, STOPPING), base=toy)
-    dearest = compare(plan(SC, STOPPING, billing="per_round"), base=toy).curves[1].points[1]
+    result = compare_in(toy, SC, STOPPING)
+    dearest = compare_in(toy, SC, STOPPING, billing="per_round").curves[1].points[1]
     shown = result.curves[1].points[1]
     assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
     [sentence] = [sentence for sentence in result.warnings if "per_round" in sentence]
@@ -391,12 +393,12 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy):
     printed = feval("compare", written(toy, result.plan), "--all", terminal_width=400).stdout
     assert "USD per 1,000 questions, per_round" in printed
     assert sentence in printed.replace("\n", " ")
-    assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
+    assert "per_round" not in str(compare_in(toy, SC).warnings)
 
 
 def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy):
     cheap, dear = ({"label": f"{n}", "budgets": {"n": n}} for n in ([1, 2], [5]))
-    result = compare(plan(SC | cheap, SC | dear), base=toy)
+    result = compare_in(toy, SC | cheap, SC | dear)
     assert (result.differences, result.tests) == ((), 0)
     [row] = result.unequal_costs
     a, b = result.curves[0].points[1], result.curves[1].points[0]
@@ -412,7 +414,7 @@ def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy)
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy):
     asked = {"cost": "samples", "costs": [2, 4, 9], "accuracies": [0.5, 1.0]}
-    result = compare(plan(SC, OTHER, **asked), base=toy)
+    result = compare_in(toy, SC, OTHER, **asked)
     assert [row.cost_a for row in result.differences] == [2, 4]  # nobody has 9 CoTs
     assert [reach.accuracy for reach in result.reaches] == [0.5, 1.0] * 2
     assert result.reaches[1].cost is None
@@ -464,18 +466,18 @@ def test_a_comparison_of_nothing_is_refused(toy):
     with pytest.raises(
         UsageError, match=r"No method of the comparison could be evaluated.*7 were asked for"
     ):
-        compare(plan(SC | {"budgets": {"n": [7]}}), base=toy)
+        compare_in(toy, SC | {"budgets": {"n": [7]}})
     with pytest.raises(UsageError, match="No LLM of the comparison is recorded"):
-        compare(plan(SC | {"llms": ["gpt-4o"]}), base=toy)
+        compare_in(toy, SC | {"llms": ["gpt-4o"]})
     with pytest.raises(NotRecordedError):
-        compare(plan(SC, dataset="gsm8k"), base=toy)
+        compare_in(toy, SC, dataset="gsm8k")
 
 
 def test_without_dollars_another_axis_is_named(toy):
     known = "output-tokens, sequential-tokens, calls, samples"
     with pytest.raises(UsageError, match=f"another cost: cost='tokens', or one of {known}"):
-        compare(plan(SC, prices="none"), base=toy)
-    result = compare(plan(SC, prices="none", cost="tokens"), base=toy)
+        compare_in(toy, SC, prices="none")
+    result = compare_in(toy, SC, prices="none", cost="tokens")
     assert result.curves[0].points[0].usd is None
     assert np.isnan(result.per_question()["usd"]).all()
 
@@ -745,7 +747,7 @@ def test_methods_that_share_one_cost_are_compared_once(toy):
     # The middle of a range without length must not come out beside its ends.
     one = SC | {"llms": ["gpt-4o-mini"]}
     for n in (1, 2, 3, 4, 5):
-        result = compare(plan(one, one | {"label": "two", "budgets": {"n": [n]}}), base=toy)
+        result = compare_in(toy, one, one | {"label": "two", "budgets": {"n": [n]}})
         cost = result.curves[1].points[0].usd_per_question
         assert [row.cost_a for row in result.differences] == [cost]
 
@@ -762,7 +764,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
         SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}}
         for llm in ("gpt-4o-mini", "gpt-3.5-turbo")
     ]
-    result = compare(plan(*both), base=tmp_path)
+    result = compare_in(tmp_path, *both)
     assert note in result.to_dict()["warnings"]
     tables = [
         *(([one.name for one in each.columns], each.notes) for each in comparison_tables(result)),
@@ -780,7 +782,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     receipt = json.dumps(comparison_receipt(result, result.base, tmp_path)).encode()
     block = result_block("x", {"results/x/receipt.json": receipt}, "me/toy", None)
     assert r"\* The tokens of these LLMs" in block
-    alone = comparison_tables(compare(plan(both[0]), base=tmp_path))
+    alone = comparison_tables(compare_in(tmp_path, both[0]))
     assert not any(" *" in column.name for table in alone for column in table.columns)
     dataset, llms = load("toy", None, tmp_path / "rec")
     switched = evaluate(ModelSwitch(samples=2), dataset, llms, replicates=2)
@@ -789,7 +791,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     assert "USD per 1,000 questions *" in [column.name for column in columns]
     curve = method_curve(dataset, llms, "model-switch", "samples", [1, 2], replicates=2)
     assert "tokens/question *" in [column.name for column in curves_table([curve]).columns]
-    calls = compare(plan(*both, cost="calls"), base=tmp_path)
+    calls = compare_in(tmp_path, *both, cost="calls")
     assert "calls/question" in [column.name for column in comparison_tables(calls)[1].columns]
 
 
@@ -799,7 +801,7 @@ def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path):
     pools = {"good": [right] * 20, "bad": [wrong] * 20, "near": [right] * 19 + [wrong]}
     write_toy(tmp_path / "rec", pools, ["a"] * 20)
     methods = [SC | {"label": llm, "llms": [llm], "budgets": {"n": [1, 3]}} for llm in pools]
-    result = compare(plan(*methods, cost="samples"), base=tmp_path)
+    result = compare_in(tmp_path, *methods, cost="samples")
     best = result.best[-1]
     assert (best.chosen, best.settings) == (("good", 0), 6)
     assert set(best.close) == {("good", 1), ("near", 0), ("near", 1)}
