@@ -12,7 +12,6 @@ from hypothesis import example, given, settings, strategies as st
 from real_files import golden, real_codes
 from vote_cases import credit, one_question, questions
 
-from feval.errors import OutOfRangeError
 from feval.estimators.per_question import TIES
 from feval.estimators.plurality import (
     g_pass_at_k,
@@ -134,12 +133,6 @@ def test_no_question_gives_no_values():
     )
     assert none.per_question().shape == (0, 2)
     assert pass_at_k(np.zeros(0, int), np.zeros(0, int), [1]).per_question().shape == (0, 1)
-
-
-@pytest.mark.parametrize("draws", [[], [0], [-1, 2], [1.5], [[1]], ["a"]])
-def test_draws_must_be_positive_integers(draws):
-    with pytest.raises(OutOfRangeError, match="integers from 1"):
-        subset_plurality_accuracy(*one_question(3, [2], 0), draws)
 
 
 def test_small_integer_types_do_not_overflow():
