@@ -5,7 +5,7 @@ al., arXiv 2305.05176).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
@@ -373,8 +373,7 @@ class Stage(Result):
     first: Rows
 
 
-@dataclass(frozen=True)
-class BarChoice:
+class BarChoice(Result):
     """Bars for a chain of stages.
 
     Attributes:

@@ -180,7 +180,7 @@ class Router(Predicting):
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn = InTurn(self, pools, orders)
-        chosen = np.tile(self._of_pools(pools), orders[0].shape[0])
+        chosen = np.tile(self.chosen(pools[0].question_keys), orders[0].shape[0])
         for place, llm in enumerate(turn.llms):
             rows = np.flatnonzero(chosen == place)
             [turn.answer[rows]] = llm.sample(rows).codes
@@ -194,7 +194,7 @@ class Router(Predicting):
         costs: Sequence[Floats],  # noqa: ARG002  of calls: a router has predicted them
     ) -> list[Expectation]:
         """What each LLM gives and takes, over all draws; see `Oracle.among`."""
-        chosen, found = self._of_pools(pools), []
+        chosen, found = self.chosen(pools[0].question_keys), []
         for place, (pool, own) in enumerate(zip(pools, right, strict=True)):
             require_pool(self, pool, 1)
             asked = (chosen == place) / 1.0
@@ -202,9 +202,6 @@ class Router(Predicting):
             mean = own.sum(axis=1) / pool.sizes
             found.append(Expectation(asked * mean, asked, asked, asked * tokens))
         return found
-
-    def _of_pools(self, pools: Pools) -> Rows:
-        return self.chosen(pools[0].question_keys)
 
 
 def _known_costs(questions: Questions, tokens: Sequence[float]) -> Floats:
