@@ -34,7 +34,7 @@ from feval.recording.derived.rewriting import add_scorers
 from feval.recording.parts import SparseRows
 from feval.recording.reader import pairs_of
 from feval.report.text import counted
-from feval.values import Record, frozen
+from feval.values import Record, frozen, inside
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import (
     Budget,
@@ -368,7 +368,7 @@ def _is_made_from(out: Path, task: ScoringTask) -> bool:
     parents = [parent.get("hash") for parent in made.get("parents", ())]
     return (
         parents == [task.source.hash]
-        and made.get("operation", {}).get("scorer") == task.scorer.info.name
+        and inside(made, "operation", "scorer") == task.scorer.info.name
     )
 
 

@@ -65,7 +65,7 @@ from feval.serving.wire.calls import (
 )
 from feval.serving.wire.openai import completion_reply, conversation, usage
 from feval.serving.wire.parts import Asked, Fields
-from feval.values import Record, RecordLike, frozen
+from feval.values import Record, RecordLike, frozen, inside
 from recorders.asking.pace import Budget, check_cost_limit, find_price
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction
@@ -537,7 +537,7 @@ class Proxy:
         if prompt is not None:
             self._budget.learn(chat.characters, prompt)
         prompt = self._most_tokens(chat, 0)[0] if prompt is None else prompt
-        stated = (reply.get("usage") or {}).get("completion_tokens")
+        stated = inside(reply, "usage", "completion_tokens")
         if new[0]["output_tokens"] is None and isinstance(stated, int):  # doubted, but billed
             self._budget.pay(prompt, stated, self._price(model))
         else:

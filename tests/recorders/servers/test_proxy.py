@@ -456,6 +456,12 @@ def test_a_compressed_reply_is_recorded(upstream, run):
     assert posted(run, json.dumps(body_of("?")))[0] == 502
 
 
+def test_a_reply_whose_usage_is_odd_is_recorded(upstream, run):
+    said = {"choices": [choice("It is 7.")], "model": MODEL, "usage": [7]}
+    upstream.instead = json_answer(said)
+    assert (run.texts(), run.proxy.recorded) == (["It is 7."], 1)
+
+
 def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tmp_path):
     message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
     strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
