@@ -170,7 +170,6 @@ class MathWorker:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._process: Any = None
-        self._unread = b""
 
     def equal(self, left: str, right: str) -> bool | None:
         """Return whether two formulas are equal; `None` for a pair that the worker does not
@@ -223,7 +222,7 @@ class MathWorker:
             raise AnswerError(
                 f"The math-verify worker {self._command[0]!r} could not be started: {error}."
             ) from error
-        self._process, self._unread = process, b""
+        self._process = process
         self.starts += 1
         if self._exchange(process, b"", _START_SECONDS) is None:
             self._end()
@@ -244,24 +243,10 @@ class MathWorker:
         except OSError:  # it ended since the last comparison
             return None
         try:
-            reply = json.loads(self._line(process.stdout.fileno(), time.monotonic() + seconds))
+            reply = json.loads(_line(process.stdout.fileno(), time.monotonic() + seconds))
         except ValueError:
             return None
         return reply if isinstance(reply, dict) else None
-
-    def _line(self, descriptor: int, deadline: float) -> bytes:
-        """Return the worker's next line; empty where there is none by the deadline."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(descriptor, selectors.EVENT_READ)
-            while b"\n" not in self._unread:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return b""
-                received = os.read(descriptor, 65536)
-                if not received:
-                    return b""
-                self._unread += received
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -270,6 +255,19 @@ class MathWorker:
         process.kill()
         _close_pipes(process)
         process.wait()
+
+
+def _line(descriptor: int, deadline: float) -> bytes:
+    """Return the next line of a pipe; empty where there is none by the deadline."""
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready or not (received := os.read(descriptor, 65536)):
+                return b""
+            line += received
+    return line
 
 
 def _close_pipes(process: Any) -> None:
