@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from platformdirs import user_state_path
-from typer import Option
 
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword, option
@@ -111,10 +110,10 @@ def field_option(name: str, field: Any, *, optional: bool) -> Any:
     """The type of a field that `feval.evaluation.requests.option` declares, or `None` where it is
     optional, with its option of the command line.
     """
-    flag = Option(
+    flag = option(
+        field.description,
+        _extra(field)["metavar"],
         "--" + name.replace("_", "-"),
-        metavar=_extra(field)["metavar"],
-        help=field.description,
         min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
     )
     return Annotated[field.annotation | None if optional else field.annotation, flag]
