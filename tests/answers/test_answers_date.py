@@ -40,11 +40,6 @@ def test_what_does_not_look_like_a_date_is_no_answer(raw):
     assert canonical("date", raw) is None
 
 
-@pytest.mark.parametrize(("text", "raw"), CASES["dates in CoTs"])
-def test_the_date_of_a_cot(text, raw):
-    assert extract("date", text) == raw
-
-
 @settings(deadline=None)
 @given(st.dates(dt.date(1000, 1, 1)))
 def test_every_date_has_its_key_in_every_spelling(date):

@@ -29,6 +29,23 @@ def test_the_kinds_are_those_that_the_page_on_answers_lists():
     assert all(kind.name == name and kind.about for name, kind in KINDS.items())
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "raw"),
+    [
+        (kind, *row)
+        for what, kind in (
+            ("numbers in CoTs", "number"),
+            ("numbers in lists", "number"),
+            ("dates in CoTs", "date"),
+            ("latex in CoTs", "latex"),
+        )
+        for row in CASES[what]
+    ],
+)
+def test_the_answer_of_a_cot_is_found_by_the_rules_of_its_kind_in_their_order(kind, text, raw):
+    assert extract(kind, text) == raw
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
 @given(text=TEXTS)

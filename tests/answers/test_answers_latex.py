@@ -1,7 +1,7 @@
 import pytest
 from places import read_data
 
-from feval.answers import canonical, extract
+from feval.answers import canonical
 from feval.answers.latex import LONGEST, comparable
 
 CASES = read_data("answers.json")
@@ -22,11 +22,6 @@ def test_different_answers_keep_different_keys(one, other):
 @pytest.mark.parametrize("raw", ["", " ", "$$", "\\boxed{}", "...", "{}", "x" * (LONGEST + 1)])
 def test_nothing_or_too_much_is_no_answer(raw):
     assert canonical("latex", raw) is None
-
-
-@pytest.mark.parametrize(("text", "raw"), CASES["latex in CoTs"])
-def test_the_mathematics_of_a_cot(text, raw):
-    assert extract("latex", text) == raw
 
 
 @pytest.mark.parametrize(("key", "gold", "worth_asking"), CASES["latex algebra"])
