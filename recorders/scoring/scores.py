@@ -107,25 +107,25 @@ def read_score(value: object) -> Score | None:
         value = value.item()  # an array of one number without a length
     if isinstance(value, Real | Decimal):
         number = _finite(value)
-        return Score(problem="unreadable") if number is None else Score(number)
+        return Score(problem="unreadable") if math.isnan(number) else Score(number)
     if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
         return None
     steps = list(value)
     if not all(isinstance(step, Real | Decimal) for step in steps):
         return None
     numbers = tuple(map(_finite, steps))
-    known = tuple(number for number in numbers if number is not None)
-    if not numbers:
-        return Score()
-    return Score(step_scores=known) if len(known) == len(numbers) else Score(problem="unreadable")
+    if any(map(math.isnan, numbers)):
+        return Score(problem="unreadable")
+    return Score(step_scores=numbers or None)
 
 
-def _finite(value: Real | Decimal) -> float | None:
+def _finite(value: Real | Decimal) -> float:
+    """Return a finite number; NaN for any other."""
     try:
         number = float(value)
     except OverflowError:  # of an integer
-        return None
-    return number if math.isfinite(number) else None
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 REFUSED = "Refused: "
