@@ -453,19 +453,18 @@ class Application:
             raise RequestError(
                 "The body lacks `answers`: an object from question to answer.", parameter="answers"
             )
-        name, dataset = (fields.get(field) for field in ("run", "dataset"))
-        for field, value in (("run", name), ("dataset", dataset)):
-            if not isinstance(value, str | None):
+        for field in ("run", "dataset"):
+            if not isinstance(fields.get(field), str | None):
                 raise RequestError(f"`{field}` must be a name, as text.", parameter=field)
         try:
-            graded = grade(self, name or run.label, fields["answers"], dataset=dataset)
+            name = fields.get("run") or run.label
+            graded = grade(self, name, fields["answers"], dataset=fields.get("dataset"))
         except (UsageError, ConflictError) as error:
             raise RequestError(str(error), parameter="answers") from error
         return json_reply(graded.to_dict())
 
     def _reset(self, _: Call, run: RunName) -> Reply:
-        self.runs.reset(run)
-        self._refused.pop(run.label, None)
+        self.reset(run.label)
         return json_reply({"run": run.label, "reset": True})
 
     def _ledger(self, call: Call, run: RunName) -> Reply:

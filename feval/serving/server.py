@@ -139,9 +139,9 @@ class Server(Generic[_Application]):
         self.port = int(self._socket.getsockname()[1])
         limits = limits or ServerLimits()
         handlers: Any = {
-            FevalError: _failed, HTTPException: _http_error, ClientDisconnect: _nobody,
-            Exception: _failed,
-        }  # fmt: skip
+            **dict.fromkeys((FevalError, ClientDisconnect, Exception), _failed),
+            HTTPException: _http_error,
+        }
         config = uvicorn.Config(
             Starlette(
                 routes=routes,
@@ -669,6 +669,8 @@ def _last(error: Exception, scope: Scope) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, ClientDisconnect):  # in the middle of its body
+        return Response()
     if getattr(error, "code", None) == "body_too_long":
         return _last(error, request.scope)
     return response(error_reply(error, error_shape(request.scope["path"])), request)
@@ -685,8 +687,3 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     # its body was not read
     problem = RequestError(message, status=error.status_code, headers=error.headers)
     return _last(problem, request.scope)
-
-
-async def _nobody(_: Request, __: ClientDisconnect) -> Response:
-    """The client has gone away in the middle of its body."""
-    return Response()
