@@ -40,6 +40,7 @@ from recorders.scoring.scorers import LOCAL, make_scorer
 from recorders.scoring.scoring import CoTScoring, estimate_scoring, run_scoring
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
+    RecordingOptions,
     RecordingSettings,
     default_backend,
     default_decoding,
@@ -248,8 +249,10 @@ def _json_values(values: Record) -> Record:
     return values
 
 
-class RecordSettings(AskingSettings):
-    """The settings of `feval record`. A field without an option is set in a file only."""
+class RecordSettings(AskingSettings, RecordingOptions):  # type: ignore[misc]  # its configuration freezes it
+    """The settings of `feval record`: those of a recording, some of them options of the command
+    line, and how it is made. A field without an option is set in a file only.
+    """
 
     dataset: str = option(..., "Required. See `feval ls datasets`.", "ID")
     llm: str = option(
@@ -262,14 +265,7 @@ class RecordSettings(AskingSettings):
     questions: Path | None = option(None, "JSON Lines or CSV. Default: from the Hub.", "FILE")
     first: int | None = option(None, "Only the first N questions.", "N")
     samples: int | None = option(None, "CoTs per question. Default: 40; 3 if reasoning.", "N")
-    prompt: str | None = None
-    exemplars: str = "card"
-    train_rows: Path | None = None
-    exemplar_count: int | None = None
-    reasoning: bool | None = None
-    system_role: bool = True
     answer_kind: str | None = option(None, "Default: the dataset card's.", "KIND")
-    equality: str | None = None
     temperature: float | None = option(
         None, "Default: the card's, or 0.7; not sent if reasoning.", "T", ge=0
     )
@@ -283,21 +279,11 @@ class RecordSettings(AskingSettings):
     noise_seed: int | None = None
     logprobs: int | None = option(None, "Keep log-probabilities of the top K.", "K", ge=0)
     extra_body: Annotated[Record, AfterValidator(_json_values)] | None = None
-    allow_fields: list[str] | None = None
     probe_every: int | None = option(None, "Probe each CoT after N, 2N, ... output tokens.", "N")
-    probe_cue: str | None = None
-    probe_tokens: int | None = None
-    probe_template: str | None = None
     tree: bool = option(False, "Record trees of steps, for searches, as NAME@steps.")
-    branch: int | None = None
-    depth: int | None = None
-    step_stop: str | None = None
-    step_template: str | None = None
     protocol: Path | None = option(
         None, "Record turns, for revision: what is said after each reply.", "FILE"
     )
-    turns: int | None = None
-    turn_template: str | None = None
     batch: bool = option(False, "Ask in batches, which are cheaper, and take up to a day.")
     resubmit: bool = option(
         False, "Ask again for batches that the server does not list or has no more."
@@ -333,14 +319,11 @@ class RecordSettings(AskingSettings):
 
     def task(self) -> RecordingTask:
         """What is to be recorded, checked."""
-        given = {
-            each.name: getattr(self, each.name) for each in dataclasses.fields(RecordingSettings)
-        }
-        given["decoding"], given["allow_fields"] = self.decoding(), self.allow_fields or ()
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         questions = load_questions(
             self.dataset, self.questions, self.first, answer_kind=self.answer_kind
         )
-        task = make_task(RecordingSettings(**given), questions)
+        task = make_task(RecordingSettings(**given, decoding=self.decoding()), questions)
         task.refuse_secrets(known_secrets(self.api_key_env))
         return task
 

@@ -5,7 +5,7 @@ defaults for the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +17,6 @@ from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
-from feval.values import frozen
 from recorders.asking.batches import BatchedOpenAI
 from recorders.asking.samples import Probing
 from recorders.asking.trees import MOST_STEPS, Tree, Turns
@@ -53,8 +52,8 @@ _BRANCH, _DEPTH = 4, 8
 _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
-@frozen
-class RecordingSettings:
+@dataclass(frozen=True)
+class RecordingOptions:
     """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the
     paper's protocol.
 
@@ -72,12 +71,11 @@ class RecordingSettings:
     reasoning: bool | None = None
     system_role: bool = True
     answer_kind: str | None = None
-    decoding: Decoding = field(default_factory=Decoding)
     exemplars: str = "card"
     train_rows: Path | None = None
     exemplar_count: int | None = None
     equality: str | None = None
-    allow_fields: Sequence[str] = ()
+    allow_fields: Sequence[str] | None = None
     probe_every: int | None = None
     probe_cue: str | None = None
     probe_tokens: int | None = None
@@ -90,6 +88,13 @@ class RecordingSettings:
     protocol: Path | None = None
     turns: int | None = None
     turn_template: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordingSettings(RecordingOptions):
+    """The same, with how texts are drawn."""
+
+    decoding: Decoding = field(default_factory=Decoding)
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
@@ -116,7 +121,7 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
         settings.answer_kind,
         tuple(remarks(questions)),
         settings.equality,
-        settings.allow_fields,
+        settings.allow_fields or (),
         _probing(settings, reasoning=reasoning),
         tree,
     )
