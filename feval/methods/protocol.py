@@ -393,10 +393,8 @@ class Predictions(Result):
 
     def to_dict(self) -> Record:
         """Return it as JSON values, which `from_dict` takes."""
-        own = {name: each.astype(object) for name, each in self.values.items()}
-        for name, each in self.values.items():
-            own[name][np.isnan(each)] = None
-        values = {name: each.tolist() for name, each in own.items()}
+        none, own = np.array(None), self.values.items()
+        values = {name: np.where(np.isnan(each), none, each).tolist() for name, each in own}
         return {"keys": [f"{key:016x}" for key in self.keys.tolist()], "values": values}
 
     @classmethod
