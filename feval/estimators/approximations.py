@@ -52,6 +52,7 @@ from feval.estimators.per_question import (
     distinct,
     require_shares,
     signatures_of_probabilities,
+    slices,
 )
 from feval.estimators.plurality import plurality_credit
 
@@ -189,10 +190,9 @@ def gaussian_estimate(
         [np.unique(column, return_inverse=True)[1] for column in (right, *others.T)]
     )
     values = np.empty((len(first), len(numbers)))
-    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers)))
-    for start in range(0, len(first), step):
-        chunk = first[start : start + step]
-        values[start : start + step] = _estimate(right[chunk], others[chunk], numbers, mode)
+    for block in slices(len(first), _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers))):
+        rows_of_block = first[block]
+        values[block] = _estimate(right[rows_of_block], others[rows_of_block], numbers, mode)
     return PerQuestion(values, rows)
 
 

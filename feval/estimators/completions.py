@@ -29,7 +29,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.moments import Moments
-from feval.estimators.per_question import gauss_legendre
+from feval.estimators.per_question import gauss_legendre, slices
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
 _NO_DENSITY = (
@@ -247,8 +247,8 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     panels = _panels(table.take(inner), max(budgets, default=0))
     # groups rows with similar numbers of nodes
     inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]
-    for start in range(0, len(inner), _CHUNK):
-        rows = inner[start : start + _CHUNK]
+    for block in slices(len(inner), _CHUNK):
+        rows = inner[block]
         votes[rows], parameters[rows] = _densities(table.take(rows), budgets)
     votes[flipped] = 1.0 - votes[flipped]
     parameters[flipped, 0] = 1.0 - parameters[flipped, 0]

@@ -67,7 +67,7 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
-from feval.estimators.per_question import distinct, tie_nodes
+from feval.estimators.per_question import distinct, slices, tie_nodes
 from feval.estimators.plurality import LARGEST_POOL, Bands, VoteCounts, binomials, checked_counts
 from feval.estimators.stopping_orders import Ends, partitions, require_budget
 
@@ -339,10 +339,9 @@ def early_plurality(
     first, rows = distinct((counts.gold, counts.no_answer, *counts.rivals.T))
     right, error = np.zeros(len(first)), np.zeros(len(first))
     sum_of = _Sum(int(counts.size.max(initial=0)), window, windows, only_unstopped)
-    step = max(1, _CHUNK_NUMBERS // (8 * sum_of.ways[0].size * (window * windows + 1)))
+    step = _CHUNK_NUMBERS // (8 * sum_of.ways[0].size * (window * windows + 1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for start in range(0, len(first), step):
-            chunk = slice(start, start + step)
+        for chunk in slices(len(first), step):
             right[chunk], error[chunk] = sum_of.over(counts.take(first[chunk]).ordered())
     lost = ~np.isfinite(right) | ~np.isfinite(error)
     right, error = np.where(lost, 0.0, np.clip(right, 0.0, 1.0)), np.where(lost, np.inf, error)

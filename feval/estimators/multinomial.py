@@ -98,6 +98,7 @@ from feval.estimators.per_question import (
     compositions,
     signatures_of_counts,
     signatures_of_probabilities,
+    slices,
     tie_nodes,
 )
 from feval.estimators.plurality import LARGEST_POOL, VoteCounts, subset_plurality_accuracy
@@ -589,8 +590,7 @@ def _expected(estimates: PerQuestion, outcomes: Int64, shares: Floats) -> Floats
     log_ways = -scipy.special.gammaln(counts + 1.0).sum(axis=1)
     log_ways += scipy.special.gammaln(counts[0].sum() + 1.0)
     values = np.empty((len(shares), estimates.values.shape[1]))
-    step = max(1, _BLOCK_NUMBERS // len(outcomes))
-    for start in range(0, len(shares), step):
-        chances = np.exp(log_ways + np.log(shares[start : start + step]) @ counts.T)
-        values[start : start + step] = np.add.reduceat(chances, starts, axis=1) @ estimates.values
+    for block in slices(len(shares), _BLOCK_NUMBERS // len(outcomes)):
+        chances = np.exp(log_ways + np.log(shares[block]) @ counts.T)
+        values[block] = np.add.reduceat(chances, starts, axis=1) @ estimates.values
     return values

@@ -38,6 +38,13 @@ block.
 """
 
 
+def slices(count: int, step: int) -> Iterator[slice]:
+    """Yield the slices that cut so many places into blocks of a step, of one at least."""
+    step = max(step, 1)
+    for start in range(0, count, step):
+        yield slice(start, start + step)
+
+
 def question_blocks(questions: int) -> Iterator[slice]:
     """Cut questions into blocks of `QUESTIONS_AT_ONCE`; an empty one where there are none."""
     for start in range(0, max(questions, 1), QUESTIONS_AT_ONCE):

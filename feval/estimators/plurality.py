@@ -75,6 +75,7 @@ from feval.estimators.per_question import (
     distinct,
     question_blocks,
     require_shapes,
+    slices,
     tie_nodes,
 )
 
@@ -186,10 +187,10 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
         question.
     """
     _check(codes, gold)
-    if len(blocks := list(question_blocks(len(codes)))) == 1:
+    if len(cuts := list(question_blocks(len(codes)))) == 1:
         return vote_counts(codes, gold), slice(None)
     tables, places, found = [], [], 0
-    for block in blocks:
+    for block in cuts:
         counts = vote_counts(codes[block], gold[block])
         rivals = np.sort(counts.rivals.T, axis=0)[::-1]
         columns = np.vstack(
@@ -239,9 +240,7 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
     kind = np.uint8 if samples <= np.iinfo(np.uint8).max else np.uint16
     votes: Integers = np.empty((candidates, questions), kind)
     no_answer: Integers = np.empty(questions, kind)
-    step = max(1, _BLOCK // max(samples, 1))
-    for start in range(0, questions, step):
-        block = slice(start, start + step)
+    for block in slices(questions, _BLOCK // max(samples, 1)):
         # then the sums below run over contiguous bytes
         by_sample = np.ascontiguousarray(codes[block].T)
         for candidate, row in enumerate(votes):
@@ -348,10 +347,8 @@ def subset_plurality_accuracy(
     numbers = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.no_answer, *counts.rivals.T))
     values = np.empty((len(first), len(numbers)))
-    step = max(1, _CHUNK_NUMBERS // (int(numbers.max()) + 1))
-    for start in range(0, len(first), step):
-        chunk = first[start : start + step]
-        values[start : start + step] = _accuracy(counts.take(chunk).ordered(), numbers, ties)
+    for block in slices(len(first), _CHUNK_NUMBERS // (int(numbers.max()) + 1)):
+        values[block] = _accuracy(counts.take(first[block]).ordered(), numbers, ties)
     return PerQuestion(values, rows)
 
 
@@ -610,9 +607,8 @@ def _add_contested(
     k = np.arange(len(band)) - np.repeat(np.cumsum(widths) - widths, widths) + bands.low[band] + 1
     order = np.argsort(-k, kind="stable")
     band, k = band[order], k[order]
-    step = max(1, _CHUNK_NUMBERS // (length * (rank // 2 + 1)))
-    for start in range(0, len(k), step):
-        rows, votes_of_rows = band[start : start + step], k[start : start + step]
+    for block in slices(len(k), _CHUNK_NUMBERS // (length * (rank // 2 + 1))):
+        rows, votes_of_rows = band[block], k[block]
         question = bands.question[rows]
         product = _rival_product(
             votes_of_rows, counts.rivals[question, :rank].T, choose, length, ties

@@ -54,7 +54,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.multinomial import circles
-from feval.estimators.per_question import MOST_VOTES
+from feval.estimators.per_question import MOST_VOTES, slices
 
 MOST_CALLS = 100_000
 """Most calls per question for exact moments."""
@@ -96,16 +96,15 @@ def _expected_most(shares: Floats, n: int) -> Floats:
     for blocks of questions.
     """
     [circle] = circles(np.array([n]), most=n)
-    step = max(1, _BLOCK_NUMBERS // circle.roots.size)
     most = np.empty(len(shares))
-    for start in range(0, len(shares), step):
-        block = shares[start : start + step]
-        product = np.ones((len(block), *circle.roots.shape), np.complex128)
-        for rank in block.T:
+    for block in slices(len(shares), _BLOCK_NUMBERS // circle.roots.size):
+        own = shares[block]
+        product = np.ones((len(own), *circle.roots.shape), np.complex128)
+        for rank in own.T:
             chances, which = np.unique(rank, return_inverse=True)
             product *= circle.all_at_most(chances)[which]  # a probability of 0 is a factor of 1
         at_most = np.clip(circle.coefficients(product)[:, :n, 0], 0.0, 1.0)
-        most[start : start + step] = n - at_most.sum(axis=1)
+        most[block] = n - at_most.sum(axis=1)
     most[shares[:, 0] == 1.0] = n
     return most
 

@@ -28,7 +28,7 @@ from typing import TypeVar
 import numpy as np
 
 from feval.estimators.arrays import Bools, Floats, Integers, Numbers
-from feval.estimators.per_question import gauss_legendre
+from feval.estimators.per_question import gauss_legendre, slices
 
 Votes = tuple[int, ...]
 Number = TypeVar("Number", Fraction, float)
@@ -274,8 +274,7 @@ def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floa
         rivals[rows, votes[rows, column]] += 1
     rivals[answers == 1, 0] = 1
     margin = np.empty(len(votes))
-    for start in range(0, len(votes), 4096):
-        block = slice(start, start + 4096)
+    for block in slices(len(votes), 4096):
         margin[block] = np.einsum(
             "nx,nx->n", density[votes[block, 0]], np.exp(rivals[block] @ log_chance)
         )

@@ -48,7 +48,7 @@ import numpy as np
 
 from feval.errors import NotExactError
 from feval.estimators.arrays import Bools, Floats, Int64, Integers, Numbers, Result, Rows, UInt64
-from feval.estimators.per_question import distinct
+from feval.estimators.per_question import distinct, slices
 from feval.estimators.plurality import VoteCounts, binomials
 
 MOST_TERMS = 50_000_000
@@ -121,9 +121,8 @@ def over_partitions(pools: VoteCounts, ends: Ends, tokens: VoteCounts) -> OverOr
     gold_mean, rival_mean, none_mean = _mean_tokens(pools, tokens)
     result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
-    step = max(1, min(_QUESTIONS, _CELLS_OF_WAYS // len(partitions.keys)))
-    for start in range(0, len(order), step):
-        block = order[start : start + step]
+    for places in slices(len(order), min(_QUESTIONS, _CELLS_OF_WAYS // len(partitions.keys))):
+        block = order[places]
         rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
         ways = partitions.ways(rivals[:, :used], rival_mean[block, :used], choose)

@@ -36,6 +36,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
+from feval.estimators.per_question import slices
 from feval.estimators.vote_intervals import infinite_vote_interval, vote_bound
 from feval.estimators.vote_polynomials import check_budget
 
@@ -291,8 +292,7 @@ def _hulls(
     is feasible.
     """
     hull = np.empty((tables, len(sides)))
-    for start in range(0, tables, _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    for rows in slices(tables, _CHUNK):
         pieces = arcs(rows)
         for place, side in enumerate(sides):
             choose = np.fmin if side == "lower" else np.fmax

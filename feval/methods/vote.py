@@ -18,7 +18,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.estimators.arrays import Numbers
-from feval.estimators.per_question import PerQuestion
+from feval.estimators.per_question import PerQuestion, slices
 from feval.estimators.plurality import (
     VoteCounts,
     answered_counts,
@@ -127,9 +127,7 @@ def weighted_plurality_codes(codes: Integers, weights: Floats | None = None) -> 
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
         candidates = int(codes.max(initial=-1)) + 1
-        step = max(1, _BLOCK // rows.shape[1])
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
+        for block in slices(len(rows), _BLOCK // rows.shape[1]):
             if weights is None:
                 winners[block] = _winners(rows[block], candidates)
             else:
