@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -26,7 +26,7 @@ from feval.cards.reading import open_regular
 from feval.errors import ConflictError, FevalError, SourceError, StorageError
 from feval.publish.secrets import Mask, known_secrets, open_private
 from feval.recording import recording_around, sync_folder
-from feval.values import Record, RecordLike
+from feval.values import Closing, Record, RecordLike
 
 VERSION = 1
 
@@ -46,7 +46,7 @@ class Line(NamedTuple):
     data: bytes
 
 
-class AppendLog(ABC, Generic[Entry, Key]):
+class AppendLog(Closing, ABC, Generic[Entry, Key]):
     """The file at a path; a context manager that closes it. Each kind of log is a subclass.
 
     Lines may be collected and committed from different threads; two commits wait for each other.
@@ -87,12 +87,6 @@ class AppendLog(ABC, Generic[Entry, Key]):
         self._pending = bytearray()
         self._uncounted: list[tuple[Entry, int]] = []
         self._collecting, self._committing = threading.Lock(), threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file, which releases its lock. Lines that were not committed are dropped."""

@@ -1,12 +1,12 @@
 """What most of feval consists of: frozen values, which nobody changes once they are made, and
-records, which have values by name.
+records, which have values by name; and what is closed at the end of a `with` block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Self, TypeVar, dataclass_transform
 
 Record = dict[str, Any]
 """What a JSON object, a row of a table or a set of options has, by name."""
@@ -34,3 +34,16 @@ def inside(value: Any, *path: str) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+class Closing:
+    """What is closed at the end of a `with` block."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

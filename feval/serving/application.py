@@ -53,7 +53,7 @@ from feval.serving.wire.openai import (
     parse_object,
 )
 from feval.serving.wire.parts import Asked, Fields
-from feval.values import Record, RecordLike, frozen
+from feval.values import Closing, Record, RecordLike, frozen
 
 _SAID = ("role", "content", "tool_calls")
 _MOST_REFUSED = 10_000  # runs
@@ -93,7 +93,7 @@ class _Question:
     headers: dict[str, str]
 
 
-class Application:
+class Application(Closing):
     """Answers requests in OpenAI's dialect from recordings; see `open`. Safe to use from many
     threads.
     """
@@ -281,12 +281,6 @@ class Application:
         """Write what is left of the ledger file and close it."""
         if self._file is not None:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _routed(self, call: Call) -> Reply:
         name, path = split_run(call.path)

@@ -29,6 +29,7 @@ from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, ApplicationOptions, grade
 from feval.serving.wire.calls import KEY_HEADERS, Call, Reply, Sender
 from feval.serving.wire.dialects import list_of, of_path, openai_path
+from feval.values import Closing
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -141,7 +142,7 @@ def application_path(path: str) -> str:
     return f"{run[0] if run else ''}/v1/{theirs['route']}"
 
 
-class ReplayTransport(_Replay):
+class ReplayTransport(_Replay, Closing):
     """A transport for `httpx.Client` and `httpx2.Client` alike:
     `Client(transport=ReplayTransport("my-recording"))`.
 
@@ -168,12 +169,6 @@ class ReplayTransport(_Replay):
     def close(self) -> None:
         """Close the recording, if it was opened here."""
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncReplayTransport(_Replay):

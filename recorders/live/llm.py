@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from feval.replay.responses import (
     TraceState,
 )
 from feval.report.text import duration
+from feval.values import Closing
 from recorders.asking.pace import Limits, backoff, find_price
 from recorders.asking.samples import Probing, prefix, settled
 from recorders.asking.trees import Tree, TreePlace, child_seed, root
@@ -98,7 +99,7 @@ class Loop:
 
 
 @dataclass(eq=False, repr=False)
-class LiveLLM:
+class LiveLLM(Closing):
     """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`.
 
     Its fields are what all questions share; see `live`, which makes it.
@@ -121,12 +122,6 @@ class LiveLLM:
     wait: Callable[[float], Coroutine[Any, Any, None]]
     journaled: Journaled | None = None
     loop: Loop = field(default_factory=Loop)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def ask(
         self,
