@@ -1,6 +1,5 @@
 """Questions by name: from files, and from a Hub on loopback through the real client."""
 
-import errno
 import json
 import random
 import socket
@@ -13,7 +12,7 @@ from hub_settings import TOKEN
 from huggingface_hub import HfApi, constants
 from hypothesis import given, settings, strategies as st
 from places import read_data
-from small import parquet
+from small import full_disk, parquet
 
 from feval.cards.cards import HubColumns, HubSource, dataset_card
 from feval.cards.names import DatasetType
@@ -273,10 +272,7 @@ def test_a_cache_folder_that_cannot_be_used_is_said(sums, tmp_path, monkeypatch)
 
 
 def test_a_full_disk_is_said(sums, cache, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(HfApi, "hf_hub_download", full)
+    monkeypatch.setattr(HfApi, "hf_hub_download", full_disk)
     with pytest.raises(
         StorageError, match=r"kept in .*: No space left on device\. Name a folder .*FEVAL_CACHE"
     ):

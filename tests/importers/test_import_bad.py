@@ -36,7 +36,7 @@ CASES = [
     ("'price' of row 2 .* nan", two(weak=[1, 0], price=NAN),
      {"outcome": ["weak"], "usd": {"weak": "price"}}),
     ("'verdict' of row 1 .* text of 4", two(verdict=["true", "1"]), {}),
-    ("'verdict' of line 1 .* text of 3", lines(COT | {"verdict": "0.3"}), {}),
+    ("'verdict' of line 1 .* text of 3", COT | {"verdict": "0.3"}, {}),
     ("'weak' of row 2 .* nan", WIDE.replace("b,2,0", "b,2,NaN").encode(), BOTH),
     ("'weak' of row 2 .* inf", WIDE.replace("b,2,0", "b,2,1e999").encode(), BOTH),
     ("'weak' of row 2 .* from 0 to 1", WIDE.replace("b,2,0", "b,2,2").encode(), BOTH),
@@ -50,15 +50,15 @@ CASES = [
     ("no column '{llm}_r'; it has 'id'", WIDE.encode(),
      {"map": {"text": "{llm}_r"}}),
     ("Line 2 .* lengths \\(2 in 'samples', 1 in 'verdicts'\\)",
-     lines(LISTS[0] | {"verdicts": [1, 0]}, LISTS[1] | {"verdicts": [1]}), {}),
+     [LISTS[0] | {"verdicts": [1, 0]}, LISTS[1] | {"verdicts": [1]}], {}),
     ("Line 2 .* lengths \\(2 in 'samples', 0 in 'ok'\\)",
-     lines(LISTS[0] | {"ok": [1, 0]}, LISTS[1] | {"ok": []}), {"map": {"verdict": "ok"}}),
-    ("'r_1', 'r_01' have one number", lines(COT | {"r_1": "x", "r_01": "y"}),
+     [LISTS[0] | {"ok": [1, 0]}, LISTS[1] | {"ok": []}], {"map": {"verdict": "ok"}}),
+    ("'r_1', 'r_01' have one number", COT | {"r_1": "x", "r_01": "y"},
      {"map": {"text": "r_{i}"}}),
     ("2 graders: 'verdict' \\(line 1 .*'a' \\(line 2",
-     lines(COT | {"verdict": 1}, COT | {"verdict": 1, "grader": "a"}), {}),
-    ("'grader' of line 1 .* name", lines(COT | {"verdict": 1, "grader": "\0"}), {}),
-    ("'c.a' of line 1 .* inside an object", lines(COT | {"c": '{"a": 1'}),
+     [COT | {"verdict": 1}, COT | {"verdict": 1, "grader": "a"}], {}),
+    ("'grader' of line 1 .* name", COT | {"verdict": 1, "grader": "\0"}, {}),
+    ("'c.a' of line 1 .* inside an object", COT | {"c": '{"a": 1'},
      {"map": {"verdict": "c.a"}}),
     ("is 0x00", UTF_16, {}),
     ("more than 4,300 digits", lines(COT).replace(b'"2"', b"1" * 5000), {}),
@@ -128,7 +128,7 @@ def test_a_manifest_holds_no_nan():
 
 
 def test_json_lines_say_why_a_list_of_verdicts_is_not_read(imported):
-    source = lines(COT | {"samples": ["2"], "verdicts": [1]})
+    source = COT | {"samples": ["2"], "verdicts": [1]}
     imported.refuses("Line 1 .* list of verdicts; give each sample", "jsonl", source)
     imported.refuses("read_pickle", "jsonl", pickle.dumps([COT], 0))
 

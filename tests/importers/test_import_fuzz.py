@@ -36,6 +36,7 @@ from foreign_sources import (
     switch_entry,
 )  # fmt: skip
 from hypothesis import HealthCheck, given, settings, strategies as st
+from importing import encoded
 from places import read_data
 
 from feval.errors import FevalError
@@ -161,10 +162,6 @@ def mutated(draw, seeds):
     return bytes(data)
 
 
-def as_source(format_name, values):
-    return lines(*values) if format_name in {"esc", "jsonl", "lm-eval"} else dumped(values)
-
-
 @st.composite
 def spoiled(draw, value):
     """JSON with something arbitrary somewhere in it."""
@@ -243,7 +240,7 @@ def sources(format_name):
     if format_name in RECORDS_OF:
         record = RECORDS_OF[format_name]
         values = st.lists(VALUES | RECORDS, max_size=4) | spoiled([record, record])
-        kinds.append(values.map(lambda values: as_source(format_name, values)))
+        kinds.append(values.map(lambda values: encoded(format_name, values)))
     return st.one_of(*kinds, *OTHERS.get(format_name, ()))
 
 

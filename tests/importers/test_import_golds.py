@@ -1,7 +1,7 @@
 """Golds that are positions among the options, at every door that questions come through."""
 
 import pytest
-from foreign_sources import dumped, harness_line, lines, mot_entry
+from foreign_sources import harness_line, lines, mot_entry
 from importing import check, notes
 
 from feval.errors import SourceError
@@ -127,7 +127,7 @@ def test_generic_rows(imported, gold):
     cots = [
         MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")
     ]
-    recording = imported("jsonl", lines(*cots), answer_kind="choice")
+    recording = imported("jsonl", cots, answer_kind="choice")
     (recorded,) = recording.questions("toy")
     assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
     check(recording, "positions, counted from 0", answer=["B", "A"])
@@ -149,7 +149,7 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
         MMLU | {"id": name, "gold": gold, "text": "The answer is B."}
         for name, gold in (("q", read), ("r", unread))
     ]
-    recording = imported("jsonl", lines(*cots), answer_kind=kind)
+    recording = imported("jsonl", cots, answer_kind=kind)
     assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
     check(
         recording,
@@ -161,7 +161,7 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
 
 def test_stored_answers_that_look_like_positions_are_named(imported):
     cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
-    recording = imported("jsonl", lines(*cots), answer_kind="choice")
+    recording = imported("jsonl", cots, answer_kind="choice")
     check(
         recording,
         "Stored whole numbers that name no option and are never right (golds are positions",
@@ -178,7 +178,7 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(imported, kind, go
         cot | {"answer": answer}
         for cot, answer in zip(cots, ("12.0", "12.0", "12", None), strict=True)
     ]
-    said = notes(imported("jsonl", lines(*cots), answer_kind=kind))
+    said = notes(imported("jsonl", cots, answer_kind=kind))
     assert ("in '.0' alone and are never right (pandas writes" in said) == bool(noted)
     assert not noted or f"kind `number`): {noted}" in said
 
@@ -187,7 +187,7 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(imported, kind, go
     "choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}]
 )
 def test_the_questions_file(save, imported, choices):
-    source = lines({"id": "q", "text": "The answer is (B)."})
+    source = {"id": "q", "text": "The answer is (B)."}
     file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
     recording = imported("jsonl", source, questions=file, answer_kind="choice")
     check(recording, golds=["B"], gold_keys=["B"])
@@ -201,13 +201,13 @@ def test_source_and_questions_file_may_write_one_gold_in_two_ways(
 ):
     entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
-    recording = imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
+    recording = imported("mot-cascade", [entry], questions=file, answer_kind="choice")
     check(recording, gold_keys=["B"])
     for gold, other in ((in_source, 3), ("a bear", "a wolf")):  # the last two name no option
         entry = mot_entry(question="Which barks?", answer=gold, results=["B", "A", None])
         file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": other}))
         imported.refuses(
-            "two gold answers", "mot-cascade", dumped([entry]), questions=file, answer_kind="choice"
+            "two gold answers", "mot-cascade", [entry], questions=file, answer_kind="choice"
         )
 
 

@@ -91,7 +91,7 @@ def test_a_mapping_file_of_ones_own(save, imported):
 
 def test_every_result_says_how_samples_were_selected(save, imported):
     own = save("own.toml", b'caution = "Only right ones are there."\n')
-    rows = lines(*({"question": f"{n}?", "gold": "2", "text": "2"} for n in range(40)))
+    rows = [{"question": f"{n}?", "gold": "2", "text": "2"} for n in range(40)]
     recording = imported("table", rows, layout=own, answer_kind="number")
     chosen = select(recording.path, own.with_name("chosen"), samples=1)
     for each in (recording.path, chosen):

@@ -18,7 +18,7 @@ PROBE = {"offset": 4, "answer": "1"}
 
 def cot(*probes, **changes):
     """A generic row whose CoT has probes."""
-    return lines(COT | {"tokens": 9, "probes": list(probes), **changes})
+    return [COT | {"tokens": 9, "probes": list(probes), **changes}]
 
 
 def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(imported):
@@ -79,7 +79,7 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
         each_branch=[[[4, None], 9, 4.0]],
         final_answers_trace=[4],
     )
-    recording = imported("probed-traces", dumped([probed_entry(), other]))
+    recording = imported("probed-traces", [probed_entry(), other])
     assert probe_rows(recording, "answer")[5:] == [(0, 7, "4"), (0, 14, None)]
     assert manifest(recording)["probes"][0]["interval"] is None
     check(
@@ -92,7 +92,7 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
 def test_a_store_without_probes_is_a_flat_recording(imported):
     traces = [[[], 3, "2"]]
     recording = imported(
-        "probed-traces", dumped([probed_entry(each_branch=traces, final_answers_trace=["2"])])
+        "probed-traces", [probed_entry(each_branch=traces, final_answers_trace=["2"])]
     )
     assert not (recording.path / "probes").exists()
 
@@ -137,7 +137,7 @@ test_names_question_and_trace_of_what_a_store_has_wrong = refusals(
         ),
         ([], f"{QUESTION_0} should be an object; found a list of 0"),
     ],
-    lambda entry: dumped([entry]),
+    lambda entry: [entry],
 )
 
 
@@ -145,7 +145,7 @@ def test_a_question_twice_is_refused(imported):
     imported.refuses(
         r"Questions 'toy/0' and 'toy/2' are the same, 'What is 1 \+ 1\?'",
         "probed-traces",
-        dumped([probed_entry(), probed_entry(question="b"), probed_entry()]),
+        [probed_entry(), probed_entry(question="b"), probed_entry()],
     )
 
 
@@ -290,8 +290,7 @@ test_names_the_probe_that_a_row_has_wrong = refusals(
             r"Verbatim answers are the stored ones, and the probes of question 'a' have",
         ),
     ],
-    bytes,
-    FevalError,
+    error=FevalError,
 )
 
 
@@ -318,12 +317,10 @@ def as_rows(pools):
         objects = [{"offset": 5 * n, "answer": answer} for n, answer in enumerate(probes, 1)]
         return {"tokens": tokens, "answer": final, "probes": objects[::-1]}
 
-    return lines(
-        *(
-            QUESTION | {"id": row, "samples": [sample(*trace) for trace in traces]}
-            for row, traces in enumerate(pools)
-        )
-    )
+    return [
+        QUESTION | {"id": row, "samples": [sample(*trace) for trace in traces]}
+        for row, traces in enumerate(pools)
+    ]
 
 
 def test_a_probe_sees_nothing_behind_it(imported):

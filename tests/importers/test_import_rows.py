@@ -23,7 +23,7 @@ READ = read_data("importers.json")
 
 @pytest.mark.parametrize("column", ["llm", "model", "model_name"])
 def test_rows_of_several_models_are_several_llms(imported, column):
-    source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
+    source = [COT | {column: name, "answer": name} for name in "abcabc"]
     recording = imported("jsonl", source, llm=None)
     check(recording, llms=["a", "b", "c"])
     assert [rows(recording, llm=name)["answer"] for name in "abc"] == letters("aa", "bb", "cc")
@@ -39,7 +39,7 @@ def test_rows_of_several_models_are_several_llms(imported, column):
 
 
 def test_a_model_that_does_not_vary_may_be_renamed(imported):
-    source = lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"})
+    source = [COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"}]
     check(imported("jsonl", source, llm=None), llms=["openai/gpt-4o"])
     recording = imported("jsonl", source, llm="gpt-4o")
     check(
@@ -51,19 +51,19 @@ def test_a_model_that_does_not_vary_may_be_renamed(imported):
 
 def test_samples_of_one_line_may_be_of_several_models(imported):
     samples = [{"text": "t", "answer": "1", "model": name} for name in "aba"]
-    recording = imported("jsonl", lines(QUESTION | {"samples": samples}), llm=None)
+    recording = imported("jsonl", QUESTION | {"samples": samples}, llm=None)
     assert [len(rows(recording, llm=name)["answer"]) for name in "ab"] == [2, 1]
 
 
 def test_a_decoding_in_the_rows_is_the_llms(imported):
-    source = lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None})
+    source = [COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None}]
     (llm,) = manifest(imported("jsonl", source))["llms"]
     assert (llm["temperature"], llm["max_tokens"]) == (0.7, 512)
     imported.refuses(r"says temperature 0\.7, and 0\.5 was given", "jsonl", source, temperature=0.5)
 
 
 def test_cots_of_two_decodings_are_not_one_pool(imported):
-    source = lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)))
+    source = [COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)]
     imported.refuses(
         r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'", "jsonl", source, llm=None
     )
@@ -89,7 +89,7 @@ def test_names_that_other_tools_write_are_understood(imported):
         "prediction": "3",
         "completion_tokens": 8.0,
     }
-    recording = imported("jsonl", lines(first, second), llm=None)
+    recording = imported("jsonl", [first, second], llm=None)
     check(
         recording,
         questions=["1 + 1?"],
@@ -104,13 +104,13 @@ def test_names_that_other_tools_write_are_understood(imported):
 
 
 test_two_names_of_one_column_must_agree = refusals(
-    "jsonl", READ["two names"], lambda changes: lines(COT | changes), llm=None
+    "jsonl", READ["two names"], lambda changes: COT | changes, llm=None
 )
 
 
 def test_null_is_a_missing_value_as_pandas_writes_it(imported):
     nothing = dict.fromkeys(name for name in names_of("question", "request", "llm", "cot"))
-    recording = imported("jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT))
+    recording = imported("jsonl", [nothing | COT | {"id": "a"}, nothing | COT])
     check(recording, answer=["1", "1"])
     assert "not understood" not in notes(recording)
 
@@ -118,30 +118,28 @@ def test_null_is_a_missing_value_as_pandas_writes_it(imported):
 def test_answers_that_are_all_null_are_read_from_the_texts(imported):
     with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
     without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
-    recording = imported("jsonl", lines(*with_answers, *without), llm=None, answer_kind="number")
+    recording = imported("jsonl", [*with_answers, *without], llm=None, answer_kind="number")
     assert [rows(recording, llm=name)["answer"] for name in "ab"] == letters("1-", "11")
     assert "All answers of b are null, so they were read from the texts." in notes(recording)
 
 
 def test_samples_may_have_names_instead_of_numbers(imported):
-    source = lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"})
+    source = [COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"}]
     check(imported("jsonl", source), text=["t0", "t1"])
     imported.refuses(
         r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2",
         "jsonl",
-        lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}),
+        [COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}],
     )
     imported.refuses(
         r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways",
         "jsonl",
-        lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}),
+        [COT | {"sample_id": "x9"}, COT | {"sample_id": 3}],
     )
 
 
 def test_sample_numbers_that_count_from_1_have_no_gap(imported):
-    recording = imported(
-        "jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))
-    )
+    recording = imported("jsonl", [COT | {"sample_index": n, "text": str(n)} for n in (2, 1)])
     check(recording, text=["1", "2"])
     assert "gaps" not in notes(recording)
 
@@ -182,7 +180,7 @@ def test_a_list_has_every_name_of_every_column():
     ("usage", "counts"), [case for cases in READ["usage"].values() for case in cases]
 )
 def test_counts_are_of_the_whole_output_and_prompt(usage, counts, imported):
-    recording = imported("jsonl", lines(COT | {"usage": usage}))
+    recording = imported("jsonl", COT | {"usage": usage})
     [pool] = recording.pools("toy", "toy-llm")
     extra = [(pool.extra.get(name) or [None])[0] for name in ("reasoning_tokens", "cached_tokens")]
     assert [pool.prompt_tokens, pool.output_tokens[0], *extra] == counts
@@ -192,34 +190,34 @@ def test_counts_are_of_the_whole_output_and_prompt(usage, counts, imported):
 
 
 test_counts_that_cannot_be_are_refused = refusals(
-    "jsonl", READ["impossible counts"], lambda members: lines(COT | members), FevalError
+    "jsonl", READ["impossible counts"], lambda members: COT | members, FevalError
 )
 
 
 def test_scores_of_several_scorers_and_step_scores(imported):
-    source = lines(
+    source = [
         COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
         COT | {"scores": {"judge": None}, "step_scores": {"prm": [0.25]}},
-    )
+    ]
     recording = imported("jsonl", source)
     prm, judge = (recording.scores("toy", "toy-llm", name) for name in ("prm", "judge"))
     assert (prm.steps.of(0, 0).tolist(), prm.steps.of(0, 1).tolist()) == ([0.5, 0.75], [0.25])
     assert prm.values[0, 0] == 0.5
     assert math.isnan(prm.values[0, 1])
     assert (judge.values[0, 0], judge.scored.tolist()) == (3.0, [[True, False]])
-    alone = imported("jsonl", lines(COT | {"step_scores": [1, 0.5]}))
+    alone = imported("jsonl", COT | {"step_scores": [1, 0.5]})
     assert alone.scores("toy", "toy-llm", "score").steps.of(0, 0).tolist() == [1.0, 0.5]
 
 
 def test_log_probabilities_go_into_their_channel(imported):
     openai = {"content": [{"token": "so", "logprob": -0.5}, {"token": " 2", "logprob": -0.25}]}
-    source = lines(
+    source = [
         COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
         COT | {"logprobs": openai},
         COT
         | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
         COT,
-    )
+    ]
     logprobs = imported("jsonl", source).logprobs("toy", "toy-llm")
     # the sum of the tokens', where it is not given
     assert logprobs.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]
@@ -243,7 +241,7 @@ def test_reasoning_usage_and_durations_are_kept(imported):
         "completion_tokens_details": {"reasoning_tokens": 20},
         "prompt_tokens_details": {"cached_tokens": 4},
     }
-    source = lines(
+    source = [
         COT
         | {
             "reasoning_content": "hm",
@@ -261,7 +259,7 @@ def test_reasoning_usage_and_durations_are_kept(imported):
             "served_model": "m-1",
             "recorded_at": "2026-01-01",
         },
-    )
+    ]
     recording = imported("jsonl", source)
     check(
         recording,
@@ -284,13 +282,13 @@ def test_reasoning_usage_and_durations_are_kept(imported):
 
 @pytest.mark.parametrize(("changes", "sentence"), READ["other values"])
 def test_other_values_are_refused_with_line_and_column(imported, changes, sentence):
-    imported.refuses(sentence, "jsonl", lines(COT | changes))
+    imported.refuses(sentence, "jsonl", COT | changes)
     sample = {"text": "t", "answer": "1"} | changes
     if not {"options", "model", "temperature", "max_tokens"} & changes.keys():
         imported.refuses(
             sentence.replace("line 1", "sample 0 of line 1"),
             "jsonl",
-            lines(QUESTION | {"samples": [sample]}),
+            QUESTION | {"samples": [sample]},
         )
 
 
@@ -299,14 +297,14 @@ def test_a_sample_must_not_contradict_its_line(imported):
     imported.refuses(
         r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its",
         "jsonl",
-        lines(line),
+        line,
         llm=None,
     )
 
 
 def test_a_scorers_name_must_be_storable(imported):
     imported.refuses(
-        "Scorer names have 1 to 200", "jsonl", lines(COT | {"score": {"": 1}}), error=FevalError
+        "Scorer names have 1 to 200", "jsonl", COT | {"score": {"": 1}}, error=FevalError
     )
 
 
@@ -316,7 +314,7 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
     imported, prompt, counter
 ):
     line = COT | prompt | {"text": "one two", "prompt_tokens": 100, "model": "gpt-3.5-turbo"}
-    recording = imported("jsonl", lines(line), llm=None, counter=counter)
+    recording = imported("jsonl", line, llm=None, counter=counter)
     check(
         recording,
         "Requests with the source's own token count: 1. It does not count output tokens",
@@ -332,7 +330,7 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
 
 def test_another_counter_counts_all_again_where_the_source_counted_all(imported):
     line = COT | {"text": "one two", "prompt": "A B C?", "prompt_tokens": 100, "tokens": 50}
-    recording = imported("jsonl", lines(line), counter="words")
+    recording = imported("jsonl", line, counter="words")
     check(recording, prompt_tokens=[4], output_tokens=[3])
 
 
@@ -353,30 +351,23 @@ DATES = [
 ]
 
 
-def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_figures(
-    save, imported
-):
-    source = lines(*DATES)
+def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_figures(imported):
     note = (
         "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's"
         " authors have the answers, text for text: m: 62.5 % and 37.5 %."
     )
     assert note in notes(
-        imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=None)
+        imported("jsonl", DATES, dataset="bigbench_date", llm="m", answer_kind=None)
     )
     for kind in ("date", "verbatim"):  # as asked
         assert "Right CoTs" not in notes(
-            imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind)
+            imported("jsonl", DATES, dataset="bigbench_date", llm="m", answer_kind=kind)
         )
     # a gold that is no date
     unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}
-    recording = imported(
-        "jsonl", lines(DATES[0], unreadable), dataset="bigbench_date", answer_kind=None
-    )
+    recording = imported("jsonl", [DATES[0], unreadable], dataset="bigbench_date", answer_kind=None)
     assert "toy-llm: 50.0 % and 100.0 %" in notes(recording)
-    same = save(
-        "y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x")))
-    )
+    same = [line for line in DATES if line["answer"] in ("05/01/2021", "x")]
     assert "Right CoTs" not in notes(
         imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None)
     )
@@ -385,5 +376,5 @@ def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_
 def test_the_authors_rule_counts_where_they_store_no_answers(imported):
     texts = ["The answer is yajo.", "The last letters are y, a, j, o: 'yajo'"]
     line = {"question": "Q: a", "answer": "yajo", "generated_answer": texts}
-    recording = imported("esc", lines(line), dataset="last_letters", answer_kind=None)
+    recording = imported("esc", line, dataset="last_letters", answer_kind=None)
     assert "toy-llm: 100.0 % and 50.0 %" in notes(recording)

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from foreign_sources import lines
 from importing import notes, refusals, rows
 from places import read_data
 
@@ -15,7 +14,7 @@ NODES = read_data("importers.json")["nodes"]
 
 
 def line(nodes, **fields):
-    return lines(QUESTION | {"steps": nodes, **fields})
+    return QUESTION | {"steps": nodes, **fields}
 
 
 def test_steps_come_behind_their_parents_with_their_siblings(imported):
@@ -41,7 +40,7 @@ def test_steps_come_behind_their_parents_with_their_siblings(imported):
     assert verify_recording(recording.path).problems == ()
     assert "without a reply" not in notes(recording)
     # a line a step
-    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")
+    apart = imported("jsonl", [QUESTION | node for node in NODES], answer_kind="number")
     assert (rows(apart), list(apart.pools("toy", "toy-llm"))) == (rows(recording), [pool])
 
 
@@ -55,8 +54,7 @@ def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported)
 
 def test_steps_without_nodes_are_an_unknown_member(imported):
     recording = imported(
-        "jsonl",
-        lines(QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]}),
+        "jsonl", QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]}
     )
     assert not recording.has_steps("toy", "toy-llm")
     assert "not imported: steps" in notes(recording)
@@ -65,7 +63,7 @@ def test_steps_without_nodes_are_an_unknown_member(imported):
 def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported):
     other = {"id": "q2", "question": "1 + 1?", "gold": "2", "steps": []}
     for rows_ in ((other, QUESTION | {"steps": NODES}), (QUESTION | {"steps": NODES}, other)):
-        recording = imported("jsonl", lines(*rows_), answer_kind="number")
+        recording = imported("jsonl", rows_, answer_kind="number")
         assert {
             pool.question_id: len(pool.answers) for pool in recording.pools("toy", "toy-llm")
         } == {"q1": 5, "q2": 0}

@@ -1,7 +1,6 @@
 """Sources that are larger than memory: read line by line, their rows sorted by question on disk."""
 
 import csv
-import errno
 import gzip
 import json
 from collections import defaultdict
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from foreign_sources import COT, QUESTION, lines
 from importing import manifest, notes, rows
+from small import full_disk
 
 from benchmarks.measure import python
 from feval.errors import SourceError, StorageError
@@ -67,12 +67,12 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save, importe
         for question in range(12)
         for sample in range(5 - question % 2)
     ]
-    recording = imported("jsonl", lines(*cots), llm=None)
+    recording = imported("jsonl", cots, llm=None)
     # the order of the questions
     firsts = [cot for cot in cots if cot["model"] == "a" and cot["sample"] == 0]
     others = [cot for cot in cots if cot not in firsts]
     np.random.default_rng(2).shuffle(others)
-    shuffled = imported("jsonl", lines(*firsts, *others), llm=None)
+    shuffled = imported("jsonl", [*firsts, *others], llm=None)
     assert manifest(shuffled)["recording_hash"] == manifest(recording)["recording_hash"]
     assert rows(shuffled, llm="b")["text"][:6] == [*(f"b 0 {n}" for n in range(5)), "b 1 0"]
     assert shuffled.scores("toy", "a", "judge").values[1, :4].tolist() == [0, 0.125, 0.25, 0.375]
@@ -103,24 +103,21 @@ def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported):
             r"1 of 42 samples in x\.jsonl have 'tokens', and line 1 of x\.jsonl has none",
         ),
     ):
-        imported.refuses(sentence, "jsonl", lines(COT | {"prompt": "P"}, *others, COT | last))
+        imported.refuses(sentence, "jsonl", [COT | {"prompt": "P"}, *others, COT | last])
     imported.refuses(
         r"Line 42 of x\.jsonl has the question id 'a' a second time",
         "jsonl",
-        lines(QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION),
+        [QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION],
     )
 
 
 @pytest.mark.usefixtures("small_runs")
 def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(stored_rows.Spill, "write", full)
+    monkeypatch.setattr(stored_rows.Spill, "write", full_disk)
     imported.refuses(
         "could not be written: the disk is full",
         "jsonl",
-        lines(*(COT | {"text": "x" * 200} for _ in range(20))),
+        [COT | {"text": "x" * 200} for _ in range(20)],
         error=StorageError,
     )
 

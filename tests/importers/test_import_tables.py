@@ -77,10 +77,6 @@ def table(llms=2, questions=6, samples=5):
     return [cots[place] for place in generator.permutation(len(cots))]
 
 
-def as_lines(cots):
-    return lines(*cots)
-
-
 def in_parquet(cots):
     return in_arrow(cots)[0]
 
@@ -93,15 +89,14 @@ FORMS = {
     "parquet": in_parquet,
     "feather": lambda cots: in_arrow(cots)[1],
     "stream": lambda cots: in_arrow(cots)[2],
-    "jsonl": as_lines,
-    "jsonl.gz": lambda cots: gzip.compress(as_lines(cots)),
+    "jsonl": lambda cots: lines(*cots),
+    "jsonl.gz": lambda cots: gzip.compress(lines(*cots)),
     "json": lambda cots: json.dumps(cots).encode(),
 }
 
 
 def imported_table(imported, cots, **options):
-    source = cots if isinstance(cots, bytes) else as_lines(cots)
-    return imported("table", source, **{"llm": None, "answer_kind": "number", **options})
+    return imported("table", cots, **{"llm": None, "answer_kind": "number", **options})
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +334,7 @@ BASE = {"question": "1 + 1?", "gold": "2", "llm": "m", "text": "The answer is 2.
 
 def uses(save, cots, layout=None, **options):
     """Return column -> what it is read as; those that are not read are missing."""
-    path = save("x", cots if isinstance(cots, bytes) else as_lines(cots))
+    path = save("x", cots if isinstance(cots, bytes) else lines(*cots))
     return {
         use.column: use.scorer or use.target
         for use in understood(path, layout or Layout(), **options).uses
@@ -379,7 +374,7 @@ def test_answer_is_the_gold_where_no_other_column_is(save):
     for name in ("target", "gold", "ground_truth", "reference", "gt"):
         assert uses(save, [cot | {name: "2"}])["answer"] == "answer"
     for gold, read_as in (({"answer": "2"}, "answer"), ({}, "gold")):
-        questions = save("questions", as_lines([{"id": "a", "question": "a", **gold}]))
+        questions = save("questions", lines({"id": "a", "question": "a", **gold}))
         assert uses(save, [cot], questions=questions)["answer"] == read_as
     assert uses(save, [cot], layout_of(columns=["answer=text", "text=answer"])) == {
         "question": "question", "text": "gold", "answer": "text"
@@ -410,7 +405,7 @@ def test_a_column_is_left_out_on_request(save):
     assert uses(save, [cot])["prediction"] == "answer"
     without = layout_of("matharena", ignored=["prediction", "answer"])
     assert uses(save, [cot], without).keys() == BASE.keys()
-    table = understood(save("x", as_lines([cot])), layout_of(ignored=["n", "prediction"]))
+    table = understood(save("x", lines(cot)), layout_of(ignored=["n", "prediction"]))
     assert (table.ignored, table.unread) == (("n", "prediction"), ())
     for missing in ("m", "llm.name"):
         with pytest.raises(

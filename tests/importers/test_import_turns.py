@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from foreign_sources import lines
 from importing import notes, refusals, rows
 from places import read_data
 
@@ -45,7 +44,7 @@ SAMPLES = [
 
 
 def line(samples, **fields):
-    return lines(QUESTION | {"samples": samples} | fields)
+    return QUESTION | {"samples": samples} | fields
 
 
 def sent(*messages):
@@ -70,9 +69,7 @@ def test_turns_are_a_chain_behind_their_cot(imported):
     assert verify_recording(recording.path).problems == ()
     assert "not imported" not in notes(recording)
     # a line a CoT
-    apart = imported(
-        "jsonl", lines(*(QUESTION | sample for sample in SAMPLES)), answer_kind="number"
-    )
+    apart = imported("jsonl", [QUESTION | sample for sample in SAMPLES], answer_kind="number")
     assert (rows(apart), apart.hash) == (rows(recording), recording.hash)
 
 
@@ -89,7 +86,7 @@ def test_turns_as_nodes_may_branch(imported):
 
     asked = {"turn_messages": "Are you sure?", "turn_prompt_tokens": 12}
     steps = [node("c", "a", "yes", **asked), node("a", None, "4"), node("b", "a", "no", **asked)]
-    [pool] = imported("jsonl", lines(QUESTION | {"steps": steps}), answer_kind="text").pools(
+    [pool] = imported("jsonl", QUESTION | {"steps": steps}, answer_kind="text").pools(
         "toy", "toy-llm"
     )
     assert (pool.texts, pool.parents, pool.messages) == (
@@ -201,7 +198,7 @@ def test_nodes_that_reply_to_no_cot_are_refused(changes, imported):
     imported.refuses(
         "The node 'c' of question 'q1' has 'turn_messages' and is no turn",
         "jsonl",
-        lines(QUESTION | {"steps": [*NODES, TURN | changes]}),
+        QUESTION | {"steps": [*NODES, TURN | changes]},
         answer_kind="number",
     )
 
@@ -210,7 +207,7 @@ def test_turns_in_a_tree_of_steps_are_refused(imported):
     imported.refuses(
         "question 'q1': turn 2 has the parent 0 in a tree",
         "jsonl",
-        lines(QUESTION | {"steps": [*NODES, TURN]}),
+        QUESTION | {"steps": [*NODES, TURN]},
         error=(UsageError, ConflictError, FevalError),
         answer_kind="number",
     )

@@ -105,9 +105,7 @@ def test_what_is_wrong_with_a_source_is_the_same_sentence(imported, source):
 def test_blocks_end_where_their_texts_are_large(imported, monkeypatch):
     monkeypatch.setattr(pools, "_BLOCK_BYTES", 100)
     executor = Parcels()
-    imported(
-        "jsonl", lines(*(COT | {"id": n, "text": "x" * 60} for n in range(9))), executor=executor
-    )
+    imported("jsonl", [COT | {"id": n, "text": "x" * 60} for n in range(9)], executor=executor)
     assert executor.tasks == 5
 
 

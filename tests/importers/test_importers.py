@@ -40,7 +40,7 @@ READ = read_data("importers.json")
 
 def test_reads_a_mot_cascade_file(imported):
     # equal texts, two questions
-    recording = imported("mot-cascade", dumped([mot_entry(), mot_entry(answer="3")]))
+    recording = imported("mot-cascade", [mot_entry(), mot_entry(answer="3")])
     table, sent = rows(recording), requests(recording)
     assert recording.dataset_ids() == ["toy"]
     check(
@@ -64,7 +64,7 @@ def test_reads_a_mot_cascade_file(imported):
 def test_numbers_become_decimal_keys(imported):
     results = [18.0, 18, "18", 0.5, 99096.92, True, None]
     entry = mot_entry(answer=18, generated=["x"] * 7, results=results)
-    recording = imported("mot-cascade", dumped([entry]))
+    recording = imported("mot-cascade", [entry])
     check(
         recording,
         "1 of 7 stored answers are text among numbers",
@@ -78,25 +78,25 @@ def test_whole_numbers_beyond_64_bits_keep_their_digits(imported):
     entry = mot_entry(
         answer=number, generated=["x"] * 4, results=[number, number + 1, 10**4000, 1e308]
     )
-    recording = imported("mot-cascade", dumped([entry]))
+    recording = imported("mot-cascade", [entry])
     # The last two are too long for a key, and kept as text.
     check(recording, answer=[str(number), str(number + 1), str(10**4000), "1" + "0" * 308])
 
 
 def test_the_option_marked_1_is_the_gold(imported):
-    recording = imported("mot-cascade", dumped([mot_entry(answer={"2": 1, "3": 0})]))
+    recording = imported("mot-cascade", [mot_entry(answer={"2": 1, "3": 0})])
     assert recording.questions("toy")[0].answer == "2"
     assert "object {option: 0 or 1}" in notes(recording)
 
 
 @pytest.mark.parametrize("options", [{"2": 1, "3": 1}, {"2": 0}, {}, {"2": True}])
 def test_refuses_a_gold_object_without_one_right_option(imported, options):
-    imported.refuses("options marked 1", "mot-cascade", dumped([mot_entry(answer=options)]))
+    imported.refuses("options marked 1", "mot-cascade", [mot_entry(answer=options)])
 
 
 def test_samples_stored_twice_are_imported_once_unless_asked(imported):
     entry = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
-    source = dumped([entry, entry])
+    source = [entry, entry]
     once, twice = (
         imported("mot-cascade", source),
         imported("mot-cascade", source, keep_duplicates=True),
@@ -108,16 +108,16 @@ def test_samples_stored_twice_are_imported_once_unless_asked(imported):
 def test_equal_samples_of_one_question_are_no_duplicates(imported):
     repeated = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
     other = mot_entry(generated=["a", "b", "c", "d"], results=["2", "3", "2", "3"])
-    assert len(rows(imported("mot-cascade", dumped([repeated, other])))["text"]) == 8
+    assert len(rows(imported("mot-cascade", [repeated, other]))["text"]) == 8
     greedy = mot_entry(generated=["a", "a"], results=["2", "2"])
-    assert len(rows(imported("mot-cascade", dumped([greedy, greedy])))["text"]) == 4
+    assert len(rows(imported("mot-cascade", [greedy, greedy]))["text"]) == 4
 
 
 def test_refuses_other_numbers_of_texts_and_answers(imported):
     imported.refuses(
         r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'",
         "mot-cascade",
-        dumped([mot_entry(), mot_entry(results=["2"] * 4)]),
+        [mot_entry(), mot_entry(results=["2"] * 4)],
     )
 
 
@@ -129,7 +129,7 @@ def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer
         mot_entry(results=[]),
         mot_entry(generated=[], results=[]),
     ]
-    recording = imported("mot-cascade", dumped(entries))
+    recording = imported("mot-cascade", entries)
     assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
     check(
         recording,
@@ -148,7 +148,7 @@ def test_reads_an_esc_file_by_its_authors_rule(imported):
         "The answer is x. The answer is y",
     ]
     line = {"question": "Q: letters?", "answer": "yajO", "generated_answer": texts}
-    recording = imported("esc", lines(line))
+    recording = imported("esc", line)
     check(
         recording,
         "extracted from the texts by the authors' rule",
@@ -220,7 +220,6 @@ test_refuses_other_csv = refusals(
         (b'0\n"unclosed\n', "ends within the quotes of a cell"),
         (b"0\n\xff\n", "not readable as CSV: .*UTF8"),
     ],
-    bytes,
     questions=MMLU_KEY,
 )
 
@@ -236,7 +235,7 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(imported):
             ans_list=["", "Error"],
         ),
     ]
-    recording = imported("modelswitch", dumped(entries))
+    recording = imported("modelswitch", entries)
     check(
         recording,
         ids=["toy/3", "toy/7"],
@@ -250,7 +249,7 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(imported):
 
 
 def test_modelswitch_files_of_open_models_name_their_llms(imported):
-    source = dumped([open_entry(1), open_entry(0, gemma_Sampling=None, gemma_ans_list=None)])
+    source = [open_entry(1), open_entry(0, gemma_Sampling=None, gemma_ans_list=None)]
     recording = imported("modelswitch", source, llm=None)
     check(
         recording,
@@ -270,12 +269,12 @@ def test_modelswitch_files_of_open_models_name_their_llms(imported):
 
 
 def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(imported):
-    recording = imported("modelswitch", dumped([open_entry(None), open_entry(None)]), llm="gemma")
+    recording = imported("modelswitch", [open_entry(None), open_entry(None)], llm="gemma")
     check(recording, "does not number its questions", ids=["toy/0", "toy/1"])
     imported.refuses(
         r"row 2 of x\.json has no 'no'",
         "modelswitch",
-        dumped([open_entry(0), open_entry(None)]),
+        [open_entry(0), open_entry(None)],
         llm="gemma",
     )
 
@@ -287,7 +286,7 @@ def test_modelswitch_files_that_hold_only_a_list_of_answers(imported):
         name: value for name, value in with_texts.items() if name != "step_sampling"
     } | {"no": 1}
     without_texts["ans_list"] = ["2", "", "Error"]
-    recording = imported("modelswitch", dumped([with_texts, without_texts]))
+    recording = imported("modelswitch", [with_texts, without_texts])
     check(
         recording,
         "CoTs without a text, for which the answer stands, so",
@@ -306,7 +305,7 @@ test_refuses_other_modelswitch_files_of_open_models = refusals(
         ({"gemma_ans_list": "2"}, "'{llm}_ans_list' of row 1 of x.json should be a list"),
         ({"solution": None}, "has no 'solution'"),
     ],
-    lambda change: dumped([open_entry(0, **change), open_entry(1)]),
+    lambda change: [open_entry(0, **change), open_entry(1)],
     llm=None,
 )
 
@@ -315,7 +314,7 @@ def test_modelswitch_refuses_a_number_twice(imported):
     imported.refuses(
         r"Row 2 of .* two entries for one question id",
         "modelswitch",
-        dumped([switch_entry(), switch_entry()]),
+        [switch_entry(), switch_entry()],
     )
 
 
@@ -432,7 +431,6 @@ test_refuses_archives_that_cannot_be_bounded = refusals(
             for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
         ),
     ],
-    bytes,
 )
 
 
@@ -456,7 +454,7 @@ def test_reads_a_line_per_question(imported):
         "samples": [{"text": None, "answer": "x", "tokens": 2.0}],
         "mood": 1,
     }
-    recording = imported("jsonl", lines(first, second))
+    recording = imported("jsonl", [first, second])
     sent = requests(recording)
     check(
         recording,
@@ -547,12 +545,11 @@ test_refuses_other_json_lines = refusals(
         ([QUESTION | {"samples": None}], "'samples' of line 1"),
         ([[1]], "Line 1 of x.jsonl should be an object; found a list of 1"),
     ],
-    lambda values: lines(*values),
 )
 
 
 def test_verbatim_needs_stored_answers(imported):
-    source = lines({"id": "a", "question": "A?", "gold": "1", "text": "The answer is 1."})
+    source = {"id": "a", "question": "A?", "gold": "1", "text": "The answer is 1."}
     imported.refuses(
         "Verbatim answers are the stored ones of a jsonl source", "jsonl", source, error=UsageError
     )
@@ -563,14 +560,14 @@ def test_verbatim_needs_stored_answers(imported):
 
 
 def test_answers_can_be_extracted_again(imported):
-    source = dumped([mot_entry(results=["9", "9", "9"], generated=["The answer is 2."] * 3)])
+    source = [mot_entry(results=["9", "9", "9"], generated=["The answer is 2."] * 3)]
     check(imported("mot-cascade", source, answer_kind="number"), answer=["9"] * 3)
     check(imported("mot-cascade", source, answer_kind="number", answers="text"), answer=["2"] * 3)
 
 
 def test_unreadable_answers_and_golds_are_noted(imported):
     entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
-    recording = imported("mot-cascade", dumped(entries), answer_kind="number")
+    recording = imported("mot-cascade", entries, answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
     check(
         recording,
@@ -580,7 +577,7 @@ def test_unreadable_answers_and_golds_are_noted(imported):
 
 
 def test_the_card_gives_the_answer_kind(imported):
-    source = dumped([mot_entry(answer="5/1/2021", results=["05/01/2021", "May 1, 2021", None])])
+    source = [mot_entry(answer="5/1/2021", results=["05/01/2021", "May 1, 2021", None])]
     recording = imported("mot-cascade", source, dataset="bigbench_date", answer_kind=None)
     check(
         recording,
@@ -595,7 +592,7 @@ def test_the_card_gives_the_answer_kind(imported):
 
 @pytest.mark.parametrize(("options", "sentence"), READ["import options"])
 def test_refuses_other_options(imported, options, sentence):
-    imported.refuses(sentence, "mot-cascade", dumped([mot_entry()]), FevalError, **options)
+    imported.refuses(sentence, "mot-cascade", [mot_entry()], FevalError, **options)
 
 
 def test_names_the_formats_it_knows(imported):
@@ -662,9 +659,7 @@ def test_a_questions_file_may_be_csv(save):
 
 def test_the_questions_file_adds_options(save, imported):
     entry = mot_entry(answer="(A)", results=["two", "(B)", None], question="Q: What  is 1 + 1?")
-    recording = imported(
-        "mot-cascade", dumped([entry]), questions=question_file(), answer_kind="choice"
-    )
+    recording = imported("mot-cascade", [entry], questions=question_file(), answer_kind="choice")
     question = recording.questions("toy")[0]
     assert (question.text, question.answer, question.answer_key) == (
         "Q: What  is 1 + 1?",
@@ -676,7 +671,7 @@ def test_the_questions_file_adds_options(save, imported):
 
 
 def test_the_questions_file_gives_texts_and_golds(save, imported):
-    source = lines({"id": "toy/0", "text": "t", "answer": "A"})
+    source = {"id": "toy/0", "text": "t", "answer": "A"}
     recording = imported("jsonl", source, questions=gzip.compress(question_file()))
     question = recording.questions("toy")[0]
     assert (question.text, question.answer) == ("What is 1 + 1?", "A")
@@ -706,7 +701,7 @@ def test_the_questions_file_gives_texts_and_golds(save, imported):
     ],
 )
 def test_refuses_other_questions_files(imported, data, sentence):
-    imported.refuses(sentence, "mot-cascade", dumped([mot_entry()]), questions=data)
+    imported.refuses(sentence, "mot-cascade", [mot_entry()], questions=data)
 
 
 READS_JSON = ["mot-cascade", "modelswitch", "probed-traces"]
@@ -806,7 +801,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(save, imported):
 
 def test_refuses_more_bytes_than_the_limit(imported, monkeypatch):
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
-    imported.refuses("expands to more than 100 bytes", "mot-cascade", dumped([mot_entry()]))
+    imported.refuses("expands to more than 100 bytes", "mot-cascade", [mot_entry()])
 
 
 def test_a_file_name_that_is_no_text_is_written_with_replacements(tmp_path, imported):
@@ -831,9 +826,7 @@ def test_a_source_is_a_file(tmp_path, imported, save):
 
 def test_a_file_of_another_shape_gets_the_format_that_fits(imported):
     imported.refuses(
-        r"It can be read as 'mot-cascade': name that format\.$",
-        "modelswitch",
-        dumped([mot_entry()]),
+        r"It can be read as 'mot-cascade': name that format\.$", "modelswitch", [mot_entry()]
     )
     with pytest.raises(SourceError) as raised:
         imported("mot-cascade", b"{}")
@@ -853,6 +846,6 @@ def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported, tm
         imported.refuses(
             rf"should be the questions file \(`questions`\); there is {kind}\. Check",
             "mot-cascade",
-            dumped([mot_entry()]),
+            [mot_entry()],
             questions=path,
         )

@@ -232,7 +232,7 @@ def test_a_wrong_format_is_told_the_right_one(imported):
 def test_reads_the_filter_that_keeps_every_repeat(imported):
     first = [harness_line(filter="first", filtered_resps=["2"], doc_id=n) for n in (1, 0)]
     every = [harness_line(doc_id=n) for n in (1, 0)]
-    recording = imported("lm-eval", lines(*first, *every))
+    recording = imported("lm-eval", [*first, *every])
     check(
         recording,
         "those of the filter 'every'; the filters are 'first', 'every'",
@@ -247,19 +247,18 @@ def test_reads_the_filter_that_keeps_every_repeat(imported):
 
 def test_a_filter_that_keeps_the_texts_extracts_nothing(imported):
     line = harness_line(filter="none", resps=[["It is 2."]], filtered_resps=["It is 2."])
-    source = lines(line)
-    check(imported("lm-eval", source, answer_kind="number"), answer_raw=["2"])
-    imported.refuses("Verbatim answers are the stored ones", "lm-eval", source, error=UsageError)
+    check(imported("lm-eval", line, answer_kind="number"), answer_raw=["2"])
+    imported.refuses("Verbatim answers are the stored ones", "lm-eval", line, error=UsageError)
 
 
 def test_worked_solutions_lists_and_options_become_golds(imported):
     options = {"text": ["two", "three"], "label": ["A", "B"]}
-    source = lines(
+    source = [
         harness_line(target="1 + 1 = <<1+1=2>>2\n#### 2"),
         harness_line(doc_id=1, target=["2", "two"], doc={"problem": "1 + 1?", "choices": options}),
         harness_line(doc_id=2, target=2, doc={"choices": ["two", "three"]}),
         harness_line(doc_id=3, target="A", doc={"question": "?", "choices": ["A", "B"]}),
-    )
+    ]
     recording = imported("lm-eval", source)
     questions = recording.questions("toy")
     assert [question.answer for question in questions] == ["2", "2", "2", "A"]
@@ -282,9 +281,7 @@ def test_worked_solutions_lists_and_options_become_golds(imported):
 
 def test_the_order_before_chat_requests_is_read(imported):
     arguments = [["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]
-    recording = imported(
-        "lm-eval", lines(harness_line(arguments=arguments, resps=[["It is 2."] * 3]))
-    )
+    recording = imported("lm-eval", harness_line(arguments=arguments, resps=[["It is 2."] * 3]))
     stated = manifest(recording)["llms"][0]
     assert (stated["temperature"], stated["decoding"]) == (
         0.0,
@@ -313,7 +310,7 @@ def test_results_beside_the_samples_say_more(save, imported):
 test_refuses_other_samples = refusals(
     "lm-eval",
     READ["lm-eval samples"],
-    lambda changed: lines(harness_line(), harness_line(**{"doc_id": 1, **changed})),
+    lambda changed: [harness_line(), harness_line(**{"doc_id": 1, **changed})],
 )
 
 
@@ -324,7 +321,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=20).filter(
 
 def test_reads_a_log_and_its_archive_alike(imported):
     log = inspect_log(inspect_sample(epoch=2), inspect_sample(id=2), inspect_sample())
-    plain = imported("inspect-ai", dumped(log), llm=None)
+    plain = imported("inspect-ai", log, llm=None)
     for packed in (inspect_archive(log), gzip.compress(dumped(log))):
         assert imported("inspect-ai", packed, llm=None).hash == plain.hash
     check(
@@ -353,7 +350,7 @@ def test_a_failed_sample_is_no_answer(imported):
         epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None
     )
     partly = inspect_sample(epoch=3, error={"message": "boom"})
-    source = dumped(inspect_log(inspect_sample(), failed, partly, status="error"))
+    source = inspect_log(inspect_sample(), failed, partly, status="error")
     recording = imported("inspect-ai", source)
     check(
         recording,
@@ -370,14 +367,14 @@ def test_the_first_scorer_that_extracts_gives_the_answers(imported):
         "includes": {"value": "C", "answer": "IT IS 2."},
         "number": {"value": "C", "answer": "2"},
     }
-    recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(scores=scores))))
+    recording = imported("inspect-ai", inspect_log(inspect_sample(scores=scores)))
     check(
         recording,
         "those of the scorer 'number'; the scorers are 'includes', 'number'",
         answer=["2"],
     )
     only = inspect_log(inspect_sample(scores={"includes": scores["includes"]}))
-    again = imported("inspect-ai", dumped(only), answer_kind="number")
+    again = imported("inspect-ai", only, answer_kind="number")
     check(
         again, "None of the scorers ('includes') says which answer it extracted", answer_raw=["2"]
     )
@@ -391,7 +388,7 @@ def test_several_calls_and_choices_are_told_apart(imported):
     ]
     usage = {"openai/gpt-4o": {"input_tokens": 30, "output_tokens": 11}}
     several = inspect_sample(messages=talk, model_usage=usage)
-    recording = imported("inspect-ai", dumped(inspect_log(several)))
+    recording = imported("inspect-ai", inspect_log(several))
     check(recording, "the tokens of all: 1.", output_tokens=[11])
     output = inspect_sample()["output"]
     parts = [
@@ -401,9 +398,7 @@ def test_several_calls_and_choices_are_told_apart(imported):
     output["choices"] = [
         {"message": {"role": "assistant", "content": content}} for content in parts
     ]
-    both = imported(
-        "inspect-ai", dumped(inspect_log(inspect_sample(output=output))), answer_kind="number"
-    )
+    both = imported("inspect-ai", inspect_log(inspect_sample(output=output)), answer_kind="number")
     check(both, "each of them a CoT: 1.", text=["It is 2.", "It is 3."], answer=["2", "3"])
     assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [
         ["hm", "hm"]
@@ -420,7 +415,7 @@ def test_attachments_options_and_conversations_are_resolved(imported):
         choices=["two", "three"],
         target=["A", "B"],
     )
-    recording = imported("inspect-ai", dumped(inspect_log(sent)))
+    recording = imported("inspect-ai", inspect_log(sent))
     (question,) = recording.questions("toy")
     assert (question.text, question.answer, question.choices) == (
         "A long question?",
@@ -475,7 +470,7 @@ test_refuses_other_logs = refusals(
 
 
 def test_usage_must_be_there_to_be_taken(imported):
-    source = dumped(with_usage(None))
+    source = with_usage(None)
     assert manifest(imported("inspect-ai", source))["pairs"][0]["counter"] == "words"
     imported.refuses(
         "this inspect-ai source has none",
@@ -486,7 +481,7 @@ def test_usage_must_be_there_to_be_taken(imported):
     )
     with pytest.raises(UsageError, match="pass its name, llm='NAME'"):
         nameless = inspect_log() | {"eval": {"model": None}}
-        imported("inspect-ai", dumped(nameless), llm=None)
+        imported("inspect-ai", nameless, llm=None)
 
 
 def test_an_unfinished_archive_is_read_by_its_journal(imported):
@@ -703,9 +698,7 @@ def evaluated(expression):
 
 
 def test_reads_a_log_of_the_game(save, imported):
-    source = dumped(
-        [game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)]
-    )
+    source = [game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)]
     recording = imported("game24", source, questions=PUZZLES)
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
@@ -720,17 +713,17 @@ def test_reads_a_log_of_the_game(save, imported):
     assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
-    other = imported("game24", dumped([entry]), questions=PUZZLES)
+    other = imported("game24", [entry], questions=PUZZLES)
     assert "the authors' verdict differs from exact arithmetic, which was taken: 2." in notes(other)
 
 
 test_refuses_other_games = refusals(
-    "game24", READ["games"], lambda changes: dumped([game_entry(**changes)]), questions=PUZZLES
+    "game24", READ["games"], lambda changes: [game_entry(**changes)], questions=PUZZLES
 )
 
 
 def test_the_game_needs_its_puzzles(save, imported):
-    source = dumped([game_entry()])
+    source = [game_entry()]
     imported.refuses(r"pass 24\.csv, questions='FILE'", "game24", source, error=UsageError)
     imported.refuses(
         r"Row 1 of q.jsonl should have numbers under Puzzles",
@@ -739,7 +732,7 @@ def test_the_game_needs_its_puzzles(save, imported):
         questions=b"Rank,Puzzles\n1,four\n",
     )
     for entry, sentence in (({"idx": 0, "ys": []}, "has no 'infos'"), ([], "should be an object")):
-        imported.refuses(sentence, "game24", dumped([entry]), questions=PUZZLES)
+        imported.refuses(sentence, "game24", [entry], questions=PUZZLES)
 
 
 def thoughts(recording):
@@ -753,7 +746,7 @@ def test_the_reasoning_of_inspect_is_kept(imported, part, expected):
     said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
     output["choices"] = [{"message": said, "stop_reason": "stop"}]
     sample = inspect_sample(output=output, attachments={"a1": "Long thoughts."})
-    recording = imported("inspect-ai", dumped(inspect_log(sample)))
+    recording = imported("inspect-ai", inspect_log(sample))
     assert thoughts(recording) == ([expected] if expected else None)
     check(recording, text=["It is 2."])
 

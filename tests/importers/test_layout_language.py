@@ -90,11 +90,11 @@ def test_ids_are_of_the_dataset_as_it_is_recorded(imported, published, save):
     rows = [{"n": n, "set": name, **row} for name in layout.datasets for n in (1, 0)]
     update = {"file": "", "columns": {**columns, "dataset": "set"}}
     options |= {"layout": layout.model_copy(update=update), "dataset": None, "llm": "m"}
-    both = imported("table", lines(*rows), **options)
+    both = imported("table", rows, **options)
     for dataset in ("aime24", "aime25"):
         check(both, dataset=dataset, ids=[f"{dataset}/0", f"{dataset}/1"])
     twice = "Line 5 of x.json has the 'n' of line 2 of x.json, 0: two entries for one question id"
-    imported.refuses(twice, "table", lines(*rows, rows[1]), **options)
+    imported.refuses(twice, "table", [*rows, rows[1]], **options)
 
 
 def test_an_example_is_the_entry_that_a_path_leads_to(published):
@@ -135,13 +135,13 @@ def test_numbered_columns_beside_lists(imported):
     texts = {f"response_{i}": f"text {i}" for i in (10, 1, 2)}
     row = {"prompt": "p", "scores": [True, 0.5, None], "a1": "x", "a10": "y", **texts}
     short = {"prompt": "q", "scores": [0], "response_1": "text 1", "response_2": None, "a1": "z"}
-    recording = imported("table", lines(row, short), layout=layout)
+    recording = imported("table", [row, short], layout=layout)
     check(recording, text=["text 1", "text 2", "text 10", "text 1"], answer=["x", None, "y", "z"])
     assert graded(recording) == [1, 0.5, 0]
     imported.refuses(
         "Line 1 of x.json has lists of several lengths (2 in 'scores', 3 in 'response_{i}', 3",
         "table",
-        lines(row | {"scores": [1, 0]}, short),
+        [row | {"scores": [1, 0]}, short],
         layout=layout,
     )
 
@@ -152,7 +152,7 @@ def test_json_inside_text_leads_to_the_gold(imported):
     layout = Layout(
         columns={"gold": "info.answers.0", "text": "{llm}_responses"}, lists=("{llm}_responses",)
     )
-    recording = imported("table", lines(row), layout=layout, llm=None, answer_kind="number")
+    recording = imported("table", row, layout=layout, llm=None, answer_kind="number")
     check(recording, llms=["m", "n"], golds=["2"], text=["a", "b"], llm="m")
     assert "not read" not in notes(recording)
 
@@ -166,14 +166,14 @@ def test_json_inside_text_leads_to_the_gold(imported):
     ],
 )
 def test_a_path_by_name_leads_to_one_value_or_is_refused(imported, cell, sentence):
-    data = lines({"question": "1 + 1?", "text": "so", "out": cell})
+    data = {"question": "1 + 1?", "text": "so", "out": cell}
     layout = Layout(columns={"prediction": "out.raw"})
     sentence = f"'out.raw' of line 1 of x.json {sentence}"
     imported.refuses(sentence, "table", data, layout=layout, answer_kind="number")
 
 
 def test_a_layout_may_say_the_kind_of_its_answers(imported):
-    data = lines({"question": "1 + 1?", "text": "2", "answer": "2", "prediction": "2"})
+    data = {"question": "1 + 1?", "text": "2", "answer": "2", "prediction": "2"}
     for options, kind in [
         ({}, "text"),
         ({"answer_kind": "date"}, "date"),
@@ -190,7 +190,7 @@ def test_facts_of_a_grader_and_verdicts_that_are_cut(imported):
     facts = {"name": "meteor", "metric": "METEOR", "version": 2, "threshold": 0.5}
     layout = Layout(columns={"verdict": "reward"}, grader=facts, clip=True)
     row = {"id": "q", "question": "?", "text": "t", "reward": -0.1}
-    data = lines(row, {**row, "reward": 0.3})
+    data = [row, {**row, "reward": 0.3}]
     recording = imported("table", data, layout=layout)
     check(recording, "Verdicts outside [0, 1], which were cut to it: 1.")
     assert graded(recording, grader="meteor") == [0, 0.3]
@@ -223,14 +223,14 @@ def test_lists_of_cots_are_recognised(save, case):
 
 def test_lists_that_are_recognised_make_cots(imported):
     row = {"problem": "1 + 1?", "answer": "2", "samples": ["a", "b"], "scores": [[0.5], [1, 0]]}
-    recording = imported("table", lines(row, {**row, "problem": "2?"}), answer_kind="number")
+    recording = imported("table", [row, {**row, "problem": "2?"}], answer_kind="number")
     check(recording, golds=["2", "2"], text=["a", "b", "a", "b"])
     [scores, _] = recording.score_rows("toy", "toy-llm", "score", range(2))
     assert [list(steps) for steps in scores.step_scores] == [[0.5], [1, 0]]
     imported.refuses(
         "Line 201 of x.json has lists of several lengths (2 in 'samples', 1 in 'scores')",
         "table",
-        lines(*[row] * 200, {**row, "scores": [1]}),
+        [*[row] * 200, {**row, "scores": [1]}],
         answer_kind="number",
     )
 
@@ -238,7 +238,7 @@ def test_lists_that_are_recognised_make_cots(imported):
 def test_scorers_in_the_names_of_columns(imported):
     row = {"problem": "?", "samples": ["a", "b"], "Big_scores": [1, 2], "prm_scores": [[1], [2]]}
     layout = Layout(scores={"{scorer}-rm": "{scorer}_scores"}, columns={"text": "samples"})
-    recording = imported("table", lines(row), layout=layout, answer_kind="number")
+    recording = imported("table", row, layout=layout, answer_kind="number")
     assert recording.scorers("toy", "toy-llm") == ["Big-rm", "prm-rm"]
 
 
@@ -300,7 +300,7 @@ def test_an_llm_without_an_outcome_has_no_cot_there(save, imported):
 def test_columns_named_by_an_llm_that_others_show(imported):
     row = {"prompt": "?", "m": 0.5, "m|reply": "a", "m|usd": 2, "n": 1, "n|reply": "b", "n|usd": 3}
     columns = {"question": "prompt", "text": "{llm}|reply", "usd": "{llm}|usd", "verdict": "{llm}"}
-    recording = imported("table", lines(row), layout=Layout(columns=columns, ignored=("*",)),
+    recording = imported("table", row, layout=Layout(columns=columns, ignored=("*",)),
     llm=None, answer_kind="text")  # fmt: skip
     for llm, text, usd, verdict in [("m", "a", 2, 0.5), ("n", "b", 3, 1)]:
         assert rows(recording, llm=llm)["text"] == [text]
@@ -326,7 +326,7 @@ def test_features_are_kept_with_the_question(save, imported, tmp_path):
     both = [question.features for question in open_recording(tmp_path / "both").questions("toy")]
     assert both == kept
     row = {"id": "q", "question": "?", "features": {"topic": "sums", "hard": True, "x": None}}
-    lined = imported("jsonl", lines({**row, "samples": ["a"]}), answer_kind="number")
+    lined = imported("jsonl", {**row, "samples": ["a"]}, answer_kind="number")
     assert next(iter(lined.questions("toy"))).features == (("topic", "sums"), ("hard", "yes"))
 
 

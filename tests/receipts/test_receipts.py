@@ -2,7 +2,6 @@
 was.
 """
 
-import errno
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import failed, feval, said, told
 from places import forge, read_data, read_json
-from small import content, letters, pool, write_rows, write_toy
+from small import content, full_disk, letters, pool, write_rows, write_toy
 
 from feval.cards.prices import PriceList, _snapshot
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
@@ -220,11 +219,8 @@ def test_where_receipts_are_kept(place, toy, monkeypatch):
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
 def test_numbers_are_not_lost_with_a_disk_that_is_full(json_too, toy, monkeypatch):
-    def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.chdir(toy.parent)
-    monkeypatch.setattr("feval.report.files.os.fsync", full)
+    monkeypatch.setattr("feval.report.files.os.fsync", full_disk)
     done = feval(RUNS["exact"], "--recording toy --out out", *json_too)
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
@@ -235,11 +231,8 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(json_too, toy, monkeypatc
 
 
 def test_a_receipt_that_cannot_be_kept_is_a_remark(toy, state, monkeypatch):
-    def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with monkeypatch.context() as patch:
-        patch.setattr("feval.report.files.os.fsync", full)
+        patch.setattr("feval.report.files.os.fsync", full_disk)
         done = feval(RUNS["exact"], "--recording", toy)
         assert (done.exit_code, "wrote" in done.stdout) == (0, False)
         assert done.stderr.startswith("note: No receipt was kept: ")

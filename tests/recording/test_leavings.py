@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from small import write_toy
+from small import full_disk, write_toy
 
 from feval.errors import StorageError
 from feval.recording import verify_recording
@@ -81,10 +81,7 @@ def test_files_of_dead_writers_are_removed_when_the_report_is_written_again(tmp_
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(StorageError, match="No space left"):
         save_files(tmp_path, {"a.csv": b"1", "b.csv": b"2"})
     assert names(tmp_path) == []

@@ -1,12 +1,11 @@
 """Recordings made of recordings with probes keep them: nothing drops them silently."""
 
-import errno
 from dataclasses import replace
 
 import pytest
 from command_line import feval
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
-from small import letters, pool, write_rows, write_toy
+from small import full_disk, letters, pool, write_rows, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import ProbeRows, extract, merge, open_recording, select, verify_recording
@@ -171,11 +170,8 @@ def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path):
 
 
 def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(probed, tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     other = write_probed(tmp_path / "other", {}, {"gamma": letters("4", "9", "9", "9")})
-    monkeypatch.setattr(VotesBuilder, "build", fail)
+    monkeypatch.setattr(VotesBuilder, "build", full_disk)
     with pytest.raises(StorageError, match=r"merged could not be written: the disk is full"):
         merge([probed, other], tmp_path / "merged")
 

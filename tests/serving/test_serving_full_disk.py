@@ -2,12 +2,12 @@
 answered, and counts agree.
 """
 
-import errno
 import os
 from contextlib import suppress
 
 import pytest
 from serving_doubles import chat, error, get, opened, reply_to, samples_of, simple
+from small import full_disk
 
 from feval.errors import StorageError
 from feval.serving import ledger
@@ -30,7 +30,7 @@ class Disk:
 
     def write(self, file, data):
         if not self.room:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            full_disk()
         written = self._write(file, data[: self.room])
         self.room -= written
         return written

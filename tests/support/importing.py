@@ -10,7 +10,7 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from foreign_sources import dumped
+from foreign_sources import dumped, lines
 from small import stated
 
 from feval.errors import ConflictError, FevalError, SourceError
@@ -48,6 +48,7 @@ NAMES = {
 }
 
 
+LINED = {"esc", "jsonl", "lm-eval", "table"}
 OPTIONS = {
     "feval-ttc": {"dataset": "gsm8k", "llm": None},
     "lighteval": {"answer_kind": "number"},
@@ -55,9 +56,16 @@ OPTIONS = {
 }
 
 
+def encoded(format_name, value):
+    """A JSON value as a source: where a row is a line, one row or several."""
+    if format_name not in LINED:
+        return dumped(value)
+    return lines(value) if isinstance(value, dict) else lines(*value)
+
+
 class Import:
-    """Imports into a new folder each time, with options that fit most sources here; bytes become a
-    file "x.*".
+    """Imports into a new folder each time, with options that fit most sources here; bytes and JSON
+    values become a file "x.*".
     """
 
     def __init__(self, folder):
@@ -66,6 +74,8 @@ class Import:
 
     def __call__(self, format_name, source, **options):
         self.count += 1
+        if isinstance(source, dict | list | tuple):
+            source = encoded(format_name, source)
         if isinstance(source, bytes):
             path = self._folder / NAMES.get(format_name, "x.json")
             path.write_bytes(source)
@@ -105,13 +115,13 @@ def imported(tmp_path):
     return Import(tmp_path)
 
 
-def refusals(format_name, cases, make=dumped, error=WRONG, **options):
+def refusals(format_name, cases, make=None, error=WRONG, **options):
     """Return a test: what is made of the first of each case is refused with its sentence."""
 
     # numbers as ids, since archives have the time of day in their bytes
     @pytest.mark.parametrize(("case", "sentence"), cases, ids=range(len(cases)))
     def test(imported, case, sentence):
-        imported.refuses(sentence, format_name, make(case), error, **options)
+        imported.refuses(sentence, format_name, make(case) if make else case, error, **options)
 
     return test
 

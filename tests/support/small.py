@@ -1,8 +1,10 @@
 """Small recordings for tests: written out, so that expected values can be read off."""
 
+import errno
 import hashlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -28,6 +30,11 @@ from feval.recording.layout.manifest import manifest_bytes
 
 TOY = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
 SCORER = ScorerInfo("judge:toy", "judge")
+
+
+def full_disk(*_, **__):
+    """Stand for a function that writes."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def question(index, gold, text=None):
