@@ -95,7 +95,7 @@ _KEY_NAME = re.compile(r"authorization$|(^|-)(key|token|secret)$|^cookie$")
 # Fields that do not shape a reply, or that a `Request` holds elsewhere.
 _APART = {
     "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store",
-    "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "feval",
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs",
     "top_logprobs",
 }  # fmt: skip
@@ -111,6 +111,7 @@ _SAID = {
     "model", "messages", "system", "contents", "systemInstruction", "system_instruction", "input",
     "instructions", "prompt", "images", "stream", "stream_options", "metadata", "user", "store",
     "labels", "seed", "keep_alive", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "feval",
 }  # fmt: skip
 _DIALECT = "x-feval-dialect"
 """Field of a decoding: the dialect, with a digest of what of a request may shape its reply."""

@@ -411,13 +411,14 @@ def test_what_may_shape_a_reply_tells_requests_apart(tmp_path):
             assert journal.totals.cots == 2
             vendor.says, before = MESSAGE, len(vendor.asked)
             path, fields = ASKED["anthropic"]
-            for more in ({}, {"output_config": {"effort": "low"}}, {"metadata": {"user_id": "u"}}):
+            others = {"metadata": {"user_id": "u"}}, {"feval": {}, "prompt_cache_retention": "24h"}
+            for more in ({}, {"output_config": {"effort": "low"}}, *others):
                 client.post(path, json=fields | more)
             client.post(path, json=fields, headers={"anthropic-beta": "context-1m"})
-            assert len(vendor.asked) - before == 4
+            assert len(vendor.asked) - before == 5
         with proxied(tmp_path, server.url) as (client, _):  # the user is none of them
-            replies = [client.post(path, json=fields) for _ in range(2)]
-            assert [own.headers.get("x-feval-replayed") for own in replies] == ["1", "1"]
+            replies = [client.post(path, json=fields) for _ in range(3)]
+            assert [own.headers.get("x-feval-replayed") for own in replies] == ["1"] * 3
 
 
 def test_keys_and_base_urls_are_those_of_the_vendor(tmp_path):
