@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import NotRecordedError, require_known
-from feval.recording.content import ScorerInfo
+from feval.recording.content import ScorerInfo, sent_calls
 from feval.recording.layout.flat import (
     Bools,
     Float32,
@@ -27,6 +27,7 @@ from feval.recording.layout.flat import (
     UInt32,
     starts_of,
 )
+from feval.values import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,6 +142,7 @@ def conversation(
     parents: Sequence[int | None],
     texts: Sequence[str | None],
     messages: Sequence[str | None] | None,
+    calls: Sequence[str | None] | None,
     request: str | None,
 ) -> str | None:
     """Return all that was sent for a CoT or turn, as a JSON array of messages; `None` where some of
@@ -152,6 +154,7 @@ def conversation(
             none.
         texts: of the CoTs and turns.
         messages: what each turn replies to, as JSON.
+        calls: of tools, by the CoTs and turns, as `Recording.tool_calls` has them.
         request: what was sent for the question, as JSON.
     """
     behind: list[Any] = []
@@ -159,7 +162,10 @@ def conversation(
         own, text = None if messages is None else messages[place], texts[parent]
         if own is None or text is None:
             return None
-        behind[:0] = [{"role": "assistant", "content": text}, *json.loads(own)]
+        said: Record = {"role": "assistant", "content": text}
+        if calls and (called := calls[parent]):
+            said["tool_calls"] = sent_calls(called)
+        behind[:0] = [said, *json.loads(own)]
         place = parent
     if not behind or request is None:
         return request

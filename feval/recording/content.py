@@ -277,6 +277,12 @@ def calls_as_json(made: object) -> str:
     return json.dumps(calls, ensure_ascii=False)
 
 
+def sent_calls(recorded: str) -> list[Record]:
+    """Return recorded calls of tools as OpenAI's messages have them."""
+    calls: list[Record] = json.loads(recorded)
+    return [{"id": own.pop("id"), "type": "function", "function": own} for own in calls]
+
+
 class PairTally:
     """Counts the CoTs of one LLM on one dataset; `sizes` has the CoTs of each question."""
 

@@ -329,7 +329,8 @@ class LLM(Plottable):
         if sample is not None and self.pool.channels.has_turns:
             count += int(self.pool.extra_prompt_tokens(row)[sample])
             parents = self.pool.steps().parents[row].tolist()
-            text = conversation(sample, parents, self.texts(row), self.messages(row), text)
+            said = self.texts(row), self.messages(row), self.tool_calls(row)
+            text = conversation(sample, parents, *said, text)
         tokens = None if count < 0 else count
         dollars = (
             None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))

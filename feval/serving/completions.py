@@ -10,12 +10,11 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-import orjson
-
 from feval.cards.billing import usd
 from feval.errors import NotRecordedError
 from feval.recording import Recording
 from feval.recording.arrays import TokenLogprobs
+from feval.recording.content import sent_calls
 from feval.serving.cots import ServedCot
 from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
@@ -203,10 +202,7 @@ def _message(cot: ServedCot) -> Record:
         message |= {"content": None, "refusal": cot.text}
     if cot.tool_calls:
         message["content"] = cot.text or None
-        made = orjson.loads(cot.tool_calls)
-        message["tool_calls"] = [
-            {"id": own.pop("id"), "type": "function", "function": own} for own in made
-        ]
+        message["tool_calls"] = sent_calls(cot.tool_calls)
     return message
 
 

@@ -497,6 +497,7 @@ class CoTScoring(ScoringTask):
             for pool in self.source.pools(dataset, llm):
                 items: list[tuple[CoTKey, Item | None]] = []
                 turns, parents = pool.messages, pool.parents or [None] * len(pool.texts)
+                calls = pool.extra.get("tool_calls")
                 texts = (
                     pool.texts
                     if pool.parents is None or turns
@@ -508,11 +509,8 @@ class CoTScoring(ScoringTask):
                         continue
                     item = None
                     if text is not None:
-                        sent = (
-                            conversation(sample, parents, pool.texts, turns, pool.prompt)
-                            if turns
-                            else pool.prompt
-                        )
+                        said = pool.texts, turns, calls, pool.prompt
+                        sent = conversation(sample, parents, *said) if turns else pool.prompt
                         own = questions[pool.question_id], text, pool.answers[sample], sent
                         item = Item(*own, llm=llm, sample=sample)
                     items.append((key, item))

@@ -6,6 +6,7 @@ import pytest
 from importing import notes, refusals, rows
 from places import read_data
 
+from feval import evaluate, load
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording import verify_recording
 
@@ -52,6 +53,23 @@ def sent(*messages):
 
 
 SURE, WHY = sent({"role": "user", "content": "Are you sure?"}), sent(*SECOND["messages"])
+
+
+def test_a_turn_replies_to_the_result_of_a_tool(imported):
+    call = {"id": "c", "name": "add", "arguments": '{"a": 2, "b": 2}'}
+    result = [{"role": "tool", "tool_call_id": "c", "content": "4"}]
+    first = {"text": "", "answer": None, "tokens": 3, "tool_calls": [call]}
+    recording = imported(
+        "jsonl", line([first | {"turns": [FIRST | {"messages": result}]}]), answer_kind="number"
+    )
+    dataset, [llm] = load("toy", recording=recording)
+
+    def agent(_, llm):
+        return llm.reply(llm.sample(1), result).answers[0]
+
+    assert evaluate(agent, dataset, llm).accuracy == 1
+    *_, said, last = json.loads(llm.request(0, 1).raw_text or "")
+    assert (said["tool_calls"][0]["function"]["name"], [last]) == ("add", result)
 
 
 def test_turns_are_a_chain_behind_their_cot(imported):
