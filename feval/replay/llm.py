@@ -86,7 +86,6 @@ class LLM(Plottable):
         self._read_from(view)
         self.marks, self.prompts = partial(view.marks, self.name), partial(view.prompts, self.name)
         self.texts_near = partial(view.texts_near, self.name)
-        self.tool_calls = partial(view.tool_calls, self.name)
         self.dataset = view.votes.dataset
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]
@@ -100,7 +99,10 @@ class LLM(Plottable):
     def _read_from(self, view: DatasetView) -> None:
         self._view, name = view, self.name
         self.texts, self.reasoning = partial(view.texts, name), partial(view.reasoning, name)
-        self.messages = partial(view.messages, name)
+        self.messages, self.tool_calls = (
+            partial(view.messages, name),
+            partial(view.tool_calls, name),
+        )
 
     def __repr__(self) -> str:
         return (

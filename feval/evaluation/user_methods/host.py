@@ -495,6 +495,7 @@ class BlindDataset:
             "texts": llm.texts,
             "reasoning": llm.reasoning,
             "messages": llm.messages,
+            "tool_calls": llm.tool_calls,
         }
         return readers[kind](row)
 

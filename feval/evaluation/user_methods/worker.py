@@ -331,8 +331,9 @@ class _BlindView:
         self.votes = SimpleNamespace(
             dataset=dataset, question_ids=[ID] * len(answers), candidates=answers.__getitem__
         )
-        self.prompt, self.texts, self.reasoning, self.messages = (
-            partial(self._once, name) for name in ("prompt", "texts", "reasoning", "messages")
+        self.prompt, self.texts, self.reasoning, self.messages, self.tool_calls = (
+            partial(self._once, name)
+            for name in ("prompt", "texts", "reasoning", "messages", "tool_calls")
         )
 
     def row(self, place: int) -> int:
