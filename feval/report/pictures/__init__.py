@@ -17,7 +17,15 @@ if TYPE_CHECKING:
         plot_curve,
         questions,
     )
-    from feval.report.pictures.panels import coupling, curve_panels, figure, price_map, surface
+    from feval.report.pictures.panels import (
+        coupling,
+        curve_panels,
+        figure,
+        figure_png,
+        figure_svg,
+        price_map,
+        surface,
+    )
 
 __all__ = [
     "DEFAULT",
@@ -30,6 +38,8 @@ __all__ = [
     "curve_panels",
     "curves",
     "figure",
+    "figure_png",
+    "figure_svg",
     "forecast",
     "plot_curve",
     "price_map",
@@ -43,6 +53,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "lines": " ".join(__all__),  # has all of them but these
         "drawing": "style",
-        "panels": "coupling curve_panels figure price_map surface",
+        "panels": "coupling curve_panels figure figure_png figure_svg price_map surface",
     },
 )

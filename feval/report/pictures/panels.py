@@ -387,6 +387,16 @@ def _winrates(axes: Axes, shown: Coupling) -> None:
 _MOST_MARKERS = 25
 
 
+def figure_png(shown: Figure, *, dpi: int = 200) -> bytes:
+    """Draw the panels of a figure and return the PNG's bytes."""
+    return figure(shown).png(dpi)
+
+
+def figure_svg(shown: Figure) -> bytes:
+    """The same picture as SVG."""
+    return figure(shown).svg()
+
+
 @picture(has_panels=True)
 def figure(drawing: Drawing, shown: Figure, options: PlotOptions) -> Contents:
     """Return the panels of a figure of `feval.forecast.figures`, side by side."""
